@@ -1,0 +1,96 @@
+"""What a Provider and a Tool are once Params are filled in: plain, frozen, JSON.
+
+They travel in the `runs` record; dispatch needs nothing else of a play (no play code). Secrets
+stand here by name only.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
+
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.\-]{0,99}$")]
+
+
+class Spec(BaseModel):
+    """Base: frozen, no unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Rate(Spec):
+    """One window of a rate limit: at most `calls` sends in any `per_s` seconds."""
+
+    calls: PositiveInt
+    per_s: PositiveFloat
+
+
+class Auth(Spec):
+    """How a request is authorised. `secret` is a name, never a value."""
+
+    kind: Literal["bearer", "header", "query"] = "bearer"
+    secret: str
+    name: str = "Authorization"
+
+
+class RetryPolicy(Spec):
+    """How often and when a call is sent again (Q5)."""
+
+    attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    backoff_s: PositiveFloat = 0.5
+    backoff_s_max: PositiveFloat = 30
+    deadline_s: PositiveFloat = 900
+
+
+class ProviderSpec(Spec):
+    """A paid HTTP service."""
+
+    id: Identifier
+    base_url: str
+    scope: str = "default"
+    auth: Auth | None = None
+    headers: dict[str, str] = {}
+    limits: tuple[Rate, ...] = ()
+    concurrency: PositiveInt | None = None
+    retry: RetryPolicy = RetryPolicy()
+
+    @field_validator("base_url")
+    @classmethod
+    def _http_url(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"base_url must be http(s)://host[:port][/path], got {url!r}")
+        if parts.username or parts.password:
+            raise ValueError("base_url must not carry a password; use auth=")
+        return url.rstrip("/")
+
+    @property
+    def host(self) -> str:
+        """Host name in lower case, without scheme and port (part of the receipt key, R1)."""
+        return urlsplit(self.base_url).hostname or ""
+
+
+class ToolSpec(Spec):
+    """One operation of a provider."""
+
+    id: Identifier
+    provider: Identifier
+    method: Literal["POST", "GET", "PUT"] = "POST"
+    path: str
+    version: PositiveInt = 1
+    timeout_s: Annotated[float, Field(gt=0, le=900)] = 60
+    retry: RetryPolicy | None = None
+    idempotent: bool = True
+    key_lifetime_s: PositiveFloat = 86_400
+    stale_after_s: PositiveFloat | None = None
+    cost: Annotated[float, Field(ge=0)] = 0
+    output_schema: dict[str, Any] | None = None
+
+    @field_validator("path")
+    @classmethod
+    def _absolute_path(cls, path: str) -> str:
+        if not path.startswith("/"):
+            raise ValueError(f"path must start with '/', got {path!r}")
+        return path

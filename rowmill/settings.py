@@ -1,0 +1,107 @@
+"""The settings: flag > `ROWMILL_*` > `./rowmill.toml` > user file > default. Units stand in the names."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import platformdirs
+from pydantic import Field, PositiveFloat, PositiveInt, SecretStr
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+
+class Settings(BaseSettings):
+    """What one process of Rowmill runs with. Frozen: pass it on, never change it."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="ROWMILL_",
+        frozen=True,
+        extra="ignore",
+        toml_file=[Path(platformdirs.user_config_dir("rowmill")) / "rowmill.toml", "rowmill.toml"],
+    )
+
+    home: Path = Field(
+        default_factory=lambda: Path(platformdirs.user_state_dir("rowmill")),
+        description="State directory: broker data, worker stores, logs, sheets.",
+    )
+    organisation: str = Field("default", description="Part of every receipt key (R1).")
+
+    kafka: str = Field(
+        "", description="host:port[,host:port] of an existing cluster; empty: the embedded broker."
+    )
+    kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    kafka_sasl_username: str = ""
+    kafka_sasl_password: SecretStr = SecretStr("")
+    kafka_ssl_ca_file: Path | None = None
+    kafka_ssl_cert_file: Path | None = None
+    kafka_ssl_key_file: Path | None = None
+    kafka_port: PositiveInt = Field(9092, description="Port of the embedded broker on 127.0.0.1.")
+    kafka_heap_mb: PositiveInt = Field(256, description="Java heap of the embedded broker, MiB.")
+
+    topic_prefix: str = Field("", description="Put before every topic and consumer group name.")
+    partitions: PositiveInt = Field(8, description="Partitions of every data topic.")
+    replication: PositiveInt = Field(1, description="Replicas of every topic (3 in a cluster).")
+
+    sheet: str = Field("", description="Sheet URL; empty: sqlite:///{home}/sheet.sqlite.")
+
+    row_max: PositiveInt = Field(500, description="Rows open in one rows worker, over all runs.")
+    read_ahead_bytes: PositiveInt = Field(
+        32 << 20, description="Bytes of waiting input records a rows worker holds."
+    )
+    row_open_calls_max: PositiveInt = Field(64, description="Open calls of one row; the next waits.")
+    row_bytes_max: PositiveInt = Field(900 << 10, description="Encoded size of one row, bytes.")
+    receipt_bytes_max: PositiveInt = Field(256 << 10, description="Encoded output of one call, bytes.")
+    ask_again_s: PositiveFloat = Field(15, description="A row asks again after this, doubling to 120.")
+
+    lease_s: PositiveFloat = Field(20, description="Seconds a lease lives without a heartbeat.")
+    drain_s: PositiveFloat = Field(900, description="Longest wait for open calls at a planned stop.")
+    lane_concurrency: PositiveInt = Field(
+        32, description="Calls in flight of a provider that declares no concurrency."
+    )
+
+    chunk_rows: PositiveInt = Field(500, description="Rows of one sheet transaction.")
+    chunk_bytes: PositiveInt = Field(1 << 20, description="Bytes of one sheet transaction.")
+    chunk_linger_ms: PositiveInt = Field(250, description="Longest wait for a chunk to fill.")
+
+    session_timeout_s: PositiveFloat = 10
+    heartbeat_s: PositiveFloat = 3
+    commit_interval_s: PositiveFloat = 0.5
+    fetch_wait_ms: PositiveInt = Field(20, description="Longest wait of one fetch at the broker.")
+    producer_linger_ms: PositiveInt = Field(5, description="Wait for a batch of records to fill.")
+    loop_lag_max_s: PositiveFloat = Field(30, description="The watchdog ends a process past this.")
+
+    log: Literal["debug", "info", "warning", "error"] = "info"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order the origins: arguments, environment, then the two files."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @property
+    def embedded(self) -> bool:
+        """True where no cluster is named and Rowmill starts its own broker."""
+        return not self.kafka
+
+    @cached_property
+    def bootstrap(self) -> str:
+        """`host:port[,host:port]` that clients connect to."""
+        return self.kafka or f"127.0.0.1:{self.kafka_port}"
+
+    @cached_property
+    def sheet_url(self) -> str:
+        """SQLAlchemy URL of the sheet."""
+        return self.sheet or f"sqlite:///{self.home / 'sheet.sqlite'}"

@@ -1,0 +1,30 @@
+"""The contracts: what a record's value holds, a module a topic or pair of topics."""
+
+from rowmill.topics.contracts.base import Contract
+from rowmill.topics.contracts.calls import CallError, ProviderResult, ToolRequest
+from rowmill.topics.contracts.rows import Cell, RowCompleted, RowEntry, RowInput
+from rowmill.topics.contracts.runs import (
+    DatasetEvent,
+    DeadLetter,
+    LaneRecord,
+    PlayReference,
+    RunOptions,
+    RunRecord,
+)
+
+__all__ = [
+    "CallError",
+    "Cell",
+    "Contract",
+    "DatasetEvent",
+    "DeadLetter",
+    "LaneRecord",
+    "PlayReference",
+    "ProviderResult",
+    "RowCompleted",
+    "RowEntry",
+    "RowInput",
+    "RunOptions",
+    "RunRecord",
+    "ToolRequest",
+]

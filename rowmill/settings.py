@@ -55,13 +55,21 @@ class Settings(BaseSettings):
     read_ahead_bytes: PositiveInt = Field(
         32 << 20, description="Bytes of waiting input records a rows worker holds."
     )
-    row_open_calls_max: PositiveInt = Field(64, description="Open calls of one row; the next waits.")
+    row_open_calls_max: PositiveInt = Field(
+        64, description="Open calls of one row; the next waits."
+    )
     row_bytes_max: PositiveInt = Field(900 << 10, description="Encoded size of one row, bytes.")
-    receipt_bytes_max: PositiveInt = Field(256 << 10, description="Encoded output of one call, bytes.")
-    ask_again_s: PositiveFloat = Field(15, description="A row asks again after this, doubling to 120.")
+    receipt_bytes_max: PositiveInt = Field(
+        256 << 10, description="Encoded output of one call, bytes."
+    )
+    ask_again_s: PositiveFloat = Field(
+        15, description="A row asks again after this, doubling to 120."
+    )
 
     lease_s: PositiveFloat = Field(20, description="Seconds a lease lives without a heartbeat.")
-    drain_s: PositiveFloat = Field(900, description="Longest wait for open calls at a planned stop.")
+    drain_s: PositiveFloat = Field(
+        900, description="Longest wait for open calls at a planned stop."
+    )
     lane_concurrency: PositiveInt = Field(
         32, description="Calls in flight of a provider that declares no concurrency."
     )

@@ -36,7 +36,9 @@ ROWS_INPUT = TopicDefinition(
     "rows.input", "row id", "input rows, one record a row", retention_ms=30 * DAY_MS
 )
 TOOL_REQUESTS = TopicDefinition(
-    "tool.requests", "receipt key", "questions, to the partition that owns the receipt",
+    "tool.requests",
+    "receipt key",
+    "questions, to the partition that owns the receipt",
     retention_ms=7 * DAY_MS,
 )
 PROVIDER_RESULTS = TopicDefinition(
@@ -46,22 +48,35 @@ ROWS_COMPLETED = TopicDefinition(
     "rows.completed", "row id", "finished rows and patches of open ones", retention_ms=30 * DAY_MS
 )
 RUNS = TopicDefinition(
-    "runs", "run id", "what a run is: life, play, tools, sealed, paused, stopped",
-    partitions=1, cleanup="compact",
+    "runs",
+    "run id",
+    "what a run is: life, play, tools, sealed, paused, stopped",
+    partitions=1,
+    cleanup="compact",
 )
-LANES = TopicDefinition(
-    "lanes", "tool id", "where receipts live", partitions=1, cleanup="compact"
-)
+LANES = TopicDefinition("lanes", "tool id", "where receipts live", partitions=1, cleanup="compact")
 RUNS_EVENTS = TopicDefinition(
-    "runs.events", "run id", "dataset started, progress, completed, failed", retention_ms=30 * DAY_MS
+    "runs.events",
+    "run id",
+    "dataset started, progress, completed, failed",
+    retention_ms=30 * DAY_MS,
 )
 DEAD_LETTER = TopicDefinition(
-    "rows.dead-letter", "topic/partition/offset", "records that nobody could read, with the reason",
+    "rows.dead-letter",
+    "topic/partition/offset",
+    "records that nobody could read, with the reason",
     retention_ms=30 * DAY_MS,
 )
 
 CATALOGUE: tuple[TopicDefinition, ...] = (
-    ROWS_INPUT, TOOL_REQUESTS, PROVIDER_RESULTS, ROWS_COMPLETED, RUNS, LANES, RUNS_EVENTS, DEAD_LETTER,
+    ROWS_INPUT,
+    TOOL_REQUESTS,
+    PROVIDER_RESULTS,
+    ROWS_COMPLETED,
+    RUNS,
+    LANES,
+    RUNS_EVENTS,
+    DEAD_LETTER,
 )
 """Every topic but the tables' changelogs (see `changelog`)."""
 
@@ -69,7 +84,9 @@ CATALOGUE: tuple[TopicDefinition, ...] = (
 def changelog(role: str, table: str) -> TopicDefinition:
     """Return the changelog topic of a role's table, named as Faust names it."""
     return TopicDefinition(
-        f"rowmill-{role}-{table}-changelog", "table key", f"changelog of {role}'s table {table}",
+        f"rowmill-{role}-{table}-changelog",
+        "table key",
+        f"changelog of {role}'s table {table}",
         cleanup="compact",
     )
 

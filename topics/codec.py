@@ -64,7 +64,9 @@ def decode(contract: type[C], value: bytes | None) -> C:
         raise UndecodableRecord(f"not a {contract.TYPE}: {where}: {first['msg']}") from error
 
 
-def headers(record: Contract, *, id_: str, source: str, run: str = "", traceparent: str = "") -> Headers:
+def headers(
+    record: Contract, *, id_: str, source: str, run: str = "", traceparent: str = ""
+) -> Headers:
     """Return the headers of a record: CloudEvents' Kafka binding in binary mode, and our two.
 
     Source: CloudEvents Kafka Protocol Binding 1.0.2, section 3.2.

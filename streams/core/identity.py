@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
@@ -46,7 +45,9 @@ def digest(value: Any) -> str:
 
 def row_id(dataset: str, key: Any | None, values: Mapping[str, Any]) -> str:
     """Return a row's identity (I1): of its explicit key, or of the whole cleaned input row."""
-    return digest(["row", dataset, "values", dict(values)] if key is None else ["row", dataset, "key", key])
+    return digest(
+        ["row", dataset, "values", dict(values)] if key is None else ["row", dataset, "key", key]
+    )
 
 
 def receipt_key(

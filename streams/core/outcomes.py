@@ -24,7 +24,7 @@ class FailureKind(StrEnum):
     CANCELLED = "cancelled"
     TOO_LARGE = "answer too large"
     """Paid for, but above the limit: permanent, the value is not kept (R9)."""
-    SECRET = "carries a secret"  # noqa: S105 - a kind of failure, not a secret
+    SECRET = "carries a secret"
     """Paid for, but it holds a secret: permanent, the value is not kept (R10)."""
     AUTH_SCOPE_CHANGED = "auth scope changed"
     """Never persisted (R8)."""

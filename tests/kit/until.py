@@ -21,7 +21,9 @@ async def until(
         if value:
             return value
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not true within {within_s} s: {inspect.getsource(condition).strip()}")
+            raise TimeoutError(
+                f"not true within {within_s} s: {inspect.getsource(condition).strip()}"
+            )
         await asyncio.sleep(every_s)
 
 
@@ -30,6 +32,8 @@ def until_sync(condition: Callable[[], Any], *, within_s: float, every_s: float 
     deadline = time.monotonic() + within_s
     while not (value := condition()):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not true within {within_s} s: {inspect.getsource(condition).strip()}")
+            raise TimeoutError(
+                f"not true within {within_s} s: {inspect.getsource(condition).strip()}"
+            )
         time.sleep(every_s)
     return value

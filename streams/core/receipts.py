@@ -1,0 +1,291 @@
+"""The receipt: the durable record of one question, as a state machine (R1-R3, R8, Q7).
+
+    queued --pick--> pending --start--> running --settle--> completed | failed | skipped
+      ^                 |                  |
+      '---- release ----'<---- retry ------'        final --claim (asked again)--> queued
+
+queued    waits, no lease. pending  picked, waits for slot and permit, in memory only.
+running   lease and purchase acknowledged, may be sent. The others are final.
+
+A *purchase* is one paid question: its random id is written with the claim that opens it and stays
+over retries and takeovers, so every send of it carries one idempotency key. Nothing here reads a
+clock or makes a random id: both are passed in. Every transition returns a new receipt; an illegal
+one raises IllegalTransition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from rowmill.streams.core.outcomes import FailureKind
+
+State = Literal["queued", "pending", "running", "completed", "failed", "skipped"]
+
+TOKENS_KEPT = 16
+"""Force tokens a receipt remembers (R2): a replay of a forced run is answered, not bought again."""
+
+SENDS_ENDED_BY_DEATH_MAX = 3
+"""Sends of one purchase that may end in their worker's death; then the outcome is unknown."""
+
+
+class IllegalTransition(Exception):
+    """A transition that no correct caller makes: a bug, or a stale owner. Nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may send, and for how long without a heartbeat. `epoch` and `id` fence (point 3)."""
+
+    id: str
+    epoch: int
+    instance: str
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Whose question it was: the spend is booked on the run that opened the purchase (Q4)."""
+
+    run: str
+    life: int
+    row: str
+    call: str
+
+    def same_question(self, other: Asker) -> bool:
+        """True for the same call of the same row and run, in whichever life."""
+        return (self.run, self.row, self.call) == (other.run, other.row, other.call)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a call failed, as it is persisted and shown (R8)."""
+
+    kind: FailureKind
+    message: str
+    status_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """One question and what is known of it. Times ending in `_wall_ms` are for people only.
+
+    `sends`: requests of this purchase that reached the provider, as far as known. `attempts`: those
+    that used up an attempt (a 429 does not). `deaths`: sends cut off by their worker's death.
+    `wake_wall_ms`: where parked, when to go on. `job`: the provider's job id.
+    """
+
+    key: str
+    tool: str
+    provider: str
+    state: State = "queued"
+    asker: Asker | None = None
+    purchase: str | None = None
+    lease: Lease | None = None
+    sends: int = 0
+    attempts: int = 0
+    deaths: int = 0
+    output: Any = None
+    failure: Failure | None = None
+    cost: float = 0
+    tokens: tuple[str, ...] = ()
+    job: str | None = None
+    opened_wall_ms: int = 0
+    settled_wall_ms: int | None = None
+    wake_wall_ms: int | None = None
+
+    @property
+    def final(self) -> bool:
+        """True where the receipt answers."""
+        return self.state in ("completed", "failed", "skipped")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One claim on a receipt. `force` and its token as in R2; `stale_after_ms`: an older answer is
+    asked again; `now_wall_ms` decides staleness only."""
+
+    key: str
+    tool: str
+    provider: str
+    asker: Asker
+    now_wall_ms: int
+    force: Literal["all", "failed"] | None = None
+    token: str | None = None
+    stale_after_ms: int | None = None
+    cost: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """This ask opened (or took back) the purchase: it is to be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """The receipt is final: its output or failure is the answer and no call is made."""
+
+    reused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Somebody's purchase is open: wait for it."""
+
+
+def claim(
+    stored: Receipt | None, ask: Ask, purchase: str
+) -> tuple[Receipt, Owned | Existing | Open]:
+    """Say whether `ask` is answered, must wait, or owns a new purchase (R2).
+
+    Args: `purchase`: a fresh random id, used only if a new purchase opens.
+    """
+    if stored is None:
+        return _opened(Receipt(ask.key, ask.tool, ask.provider), ask, purchase), Owned()
+    if not stored.final:
+        return stored, Open()
+    if _answers(stored, ask):
+        mine = stored.asker is not None and stored.asker.same_question(ask.asker)
+        return stored, Existing(reused=not mine)
+    return _opened(stored, ask, purchase), Owned()
+
+
+def _opened(receipt: Receipt, ask: Ask, purchase: str) -> Receipt:
+    tokens = receipt.tokens
+    if ask.token is not None:
+        tokens = (*tokens, ask.token)[-TOKENS_KEPT:]
+    return Receipt(
+        key=ask.key,
+        tool=ask.tool,
+        provider=ask.provider,
+        asker=ask.asker,
+        purchase=purchase,
+        cost=ask.cost,
+        tokens=tokens,
+        opened_wall_ms=ask.now_wall_ms,
+    )
+
+
+def _answers(receipt: Receipt, ask: Ask) -> bool:
+    if ask.token is not None and ask.token in receipt.tokens:
+        return True
+    if ask.force == "all":
+        return False
+    if receipt.state == "failed":
+        return not _asked_again(receipt, ask)
+    if ask.stale_after_ms is None or receipt.settled_wall_ms is None:
+        return True
+    return ask.now_wall_ms - receipt.settled_wall_ms <= ask.stale_after_ms
+
+
+def _asked_again(receipt: Receipt, ask: Ask) -> bool:
+    """A replayed row gets the failure it got before; any other plain ask may ask again (R2)."""
+    if ask.force == "failed":
+        return True
+    if receipt.asker is not None and receipt.asker.same_question(ask.asker):
+        return False
+    return receipt.failure is None or receipt.failure.kind.asked_again
+
+
+def pick(receipt: Receipt) -> Receipt:
+    """Take a queued receipt to wait for slot and permit; in memory only (R1)."""
+    _expect(receipt, "queued")
+    return replace(receipt, state="pending", wake_wall_ms=None)
+
+
+def start(receipt: Receipt, lease: Lease) -> Receipt:
+    """Return the receipt to make durable before a request leaves (R3)."""
+    _expect(receipt, "pending", "running")
+    return replace(receipt, state="running", lease=lease)
+
+
+def retry(receipt: Receipt, lease_id: str, *, reached: bool, uses_attempt: bool) -> Receipt:
+    """Book a send that gave no answer and may be tried again: same purchase, same key."""
+    _expect_lease(receipt, lease_id)
+    return replace(
+        receipt,
+        sends=receipt.sends + reached,
+        attempts=receipt.attempts + uses_attempt,
+    )
+
+
+def complete(receipt: Receipt, lease_id: str, output: Any, now_wall_ms: int) -> Receipt:
+    """Settle with the provider's answer, `None` included: a completed null is an answer."""
+    _expect_lease(receipt, lease_id)
+    return replace(
+        receipt,
+        state="completed",
+        lease=None,
+        sends=receipt.sends + 1,
+        attempts=receipt.attempts + 1,
+        output=output,
+        failure=None,
+        settled_wall_ms=now_wall_ms,
+    )
+
+
+def fail(
+    receipt: Receipt, lease_id: str, failure: Failure, now_wall_ms: int, *, reached: bool
+) -> Receipt:
+    """Settle as failed. Raises: IllegalTransition for a kind that is never persisted (R8)."""
+    _expect_lease(receipt, lease_id)
+    if failure.kind is FailureKind.AUTH_SCOPE_CHANGED:
+        raise IllegalTransition(f"receipt {receipt.key}: {failure.kind} is never persisted")
+    return replace(
+        receipt,
+        state="failed",
+        lease=None,
+        sends=receipt.sends + reached,
+        attempts=receipt.attempts + reached,
+        output=None,
+        failure=failure,
+        settled_wall_ms=now_wall_ms,
+    )
+
+
+def release(receipt: Receipt) -> Receipt:
+    """Hand back a claim that was never sent under this lease (R11)."""
+    _expect(receipt, "queued", "pending")
+    return replace(receipt, state="queued", lease=None)
+
+
+def take_over(
+    receipt: Receipt, *, idempotent: bool, key_lifetime_ms: int, now_wall_ms: int
+) -> Receipt:
+    """Return what becomes of a running receipt whose owner died between sending and settling.
+
+    The purchase is sent again under the same key (queued), unless that may buy it twice: a tool
+    without idempotency, a key older than its provider honours it, or too many deaths. Then it fails
+    as "outcome unknown". The caller has proven that the owner is gone (same instance, or the lease
+    waited out in full).
+    """
+    _expect(receipt, "running")
+    died = replace(receipt, lease=None, sends=receipt.sends + 1, deaths=receipt.deaths + 1)
+    reason = None
+    if not idempotent:
+        reason = "the worker died while the call was open, and this tool has no idempotency"
+    elif now_wall_ms - receipt.opened_wall_ms > key_lifetime_ms:
+        reason = "the worker died while the call was open, and its idempotency key is too old"
+    elif died.deaths >= SENDS_ENDED_BY_DEATH_MAX:
+        reason = "worker died three times"
+    if reason is None:
+        return replace(died, state="queued")
+    return replace(
+        died,
+        state="failed",
+        failure=Failure(FailureKind.OUTCOME_UNKNOWN, f"outcome unknown ({reason})"),
+        settled_wall_ms=now_wall_ms,
+    )
+
+
+def _expect(receipt: Receipt, *states: State) -> None:
+    if receipt.state not in states:
+        raise IllegalTransition(
+            f"receipt {receipt.key} is {receipt.state}, not {' or '.join(states)}"
+        )
+
+
+def _expect_lease(receipt: Receipt, lease_id: str) -> None:
+    _expect(receipt, "running")
+    if receipt.lease is None or receipt.lease.id != lease_id:
+        raise IllegalTransition(f"receipt {receipt.key} is running under another lease")

@@ -1,0 +1,250 @@
+"""Read a whole topic, without a group, and keep following it.
+
+For `runs` and `lanes`, which every process reads to their end before its first other work, and for
+the changelog by which a run's main sees progress.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from rowmill.errors import InfrastructureError
+from rowmill.settings import Settings
+from rowmill.topics.catalogue import TopicDefinition
+from rowmill.topics.connection import connection, on_the_wire
+
+POLL_MS = 200
+"""Longest wait for records before waiters are looked at again."""
+
+FETCH_WAIT_MS = 250
+"""Longest wait of one fetch at the broker: how often an idle topic still proves that it lives."""
+
+QUIET_ANSWERS = 2
+"""Empty fetch answers that prove a hole at the end of a log: one may have been cut off by the
+bytes that other partitions took, or have been on its way while the position moved."""
+
+
+class LogUnreadable(InfrastructureError):
+    """A topic can't be read: it is missing, refused, or the broker stayed away."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One record as it lies in the log."""
+
+    partition: int
+    offset: int
+    key: str
+    value: bytes | None
+    timestamp_ms: int
+    headers: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(slots=True)
+class _Waiter:
+    """Somebody waits until everything below `ends` was handed over."""
+
+    ends: dict[TopicPartition, int]
+    reached: asyncio.Future[None]
+    quiet: dict[TopicPartition, set[int]] = field(default_factory=dict)
+
+
+class LogReader:
+    """Hands every record of a topic to `on_record`, in order within a partition.
+
+    `from_offsets`: where to begin in each partition; the others begin at their beginning. A record
+    that lies before the log's beginning is gone; reading then starts at the beginning. A reader
+    that died says so through `failed`, `caught_up` and `stop`. A broker that is away is waited for:
+    it is no failure.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        topic: TopicDefinition,
+        on_record: Callable[[LogRecord], None],
+        *,
+        from_offsets: Mapping[int, int] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._topic = on_the_wire(settings, topic.name)
+        self._on_record = on_record
+        self._from = dict(from_offsets or {})
+        self._partitions: list[TopicPartition] = []
+        self._waiters: list[_Waiter] = []
+        self._task: asyncio.Task[None] | None = None
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Looked at by whoever waits for it; nobody may, and that is no error of its own.
+        self.failed.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._answer_ms = 0
+        self._answered_s = time.monotonic()
+        self._consumer = AIOKafkaConsumer(
+            **connection(settings),
+            client_id="rowmill-log-reader",
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=FETCH_WAIT_MS,
+            max_partition_fetch_bytes=4 << 20,
+        )
+
+    async def start(self) -> None:
+        """Start reading. Raises: LogUnreadable where the broker or the topic is not there."""
+        try:
+            await self._consumer.start()
+            found = await self._partitions_of_topic()
+            self._partitions = [TopicPartition(self._topic, number) for number in sorted(found)]
+            self._consumer.assign(self._partitions)
+            for place in self._partitions:
+                if place.partition in self._from:
+                    self._consumer.seek(place, self._from[place.partition])
+            beginning = [tp for tp in self._partitions if tp.partition not in self._from]
+            if beginning:
+                await self._consumer.seek_to_beginning(*beginning)
+        except (KafkaError, OSError) as error:
+            await self._consumer.stop()
+            raise self._unreadable(error) from error
+        except BaseException:
+            await self._consumer.stop()
+            raise
+        self._task = asyncio.create_task(self._read(), name=f"read {self._topic}")
+
+    async def end_offsets(self) -> dict[int, int]:
+        """Return the offset after the last record of each partition, as it is now."""
+        try:
+            ends = await self._consumer.end_offsets(self._partitions)
+        except (KafkaError, OSError) as error:
+            raise self._unreadable(error) from error
+        return {place.partition: end for place, end in ends.items()}
+
+    async def caught_up(self) -> None:
+        """Return once every record below the present ends was handed to `on_record`.
+
+        Raises: LogUnreadable, or what `on_record` raised, where the reader died.
+        """
+        ends = await self.end_offsets()
+        waiter = _Waiter(
+            {place: ends[place.partition] for place in self._partitions},
+            asyncio.get_running_loop().create_future(),
+        )
+        self._waiters.append(waiter)
+        if self._task is None or self._task.done():
+            self._fail_waiters()
+        try:
+            await waiter.reached
+        finally:
+            self._waiters.remove(waiter)
+
+    def silent_s(self) -> float:
+        """Return seconds since the broker last answered a fetch, with records or without."""
+        return time.monotonic() - self._answered_s
+
+    async def stop(self) -> None:
+        """Stop reading. Raises: what the reader died of, if it did."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+        await self._consumer.stop()
+        self._fail_waiters()
+        if self.failed.done():
+            self.failed.result()
+
+    async def _partitions_of_topic(self) -> set[int]:
+        found: set[int] | None = self._consumer.partitions_for_topic(self._topic)
+        if not found:
+            # The client knows only topics it was told of; this asks the broker, without creating.
+            await self._consumer.topics()
+            found = self._consumer.partitions_for_topic(self._topic)
+        if not found:
+            raise LogUnreadable(
+                f'No topic "{self._topic}" on {self._settings.bootstrap}. '
+                "Create the topics: rowmill topics create."
+            )
+        return found
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                batch = await self._consumer.getmany(timeout_ms=POLL_MS)
+                self._note_answer()
+                for records in batch.values():
+                    for record in records:
+                        self._on_record(_log_record(record))
+                if self._waiters:
+                    await self._settle(had_records=bool(batch))
+        except asyncio.CancelledError:
+            raise
+        except (KafkaError, OSError) as error:
+            self._fail(self._unreadable(error))
+        except Exception as error:  # noqa: BLE001 - on_record may raise anything; it ends the reader
+            self._fail(error)
+
+    def _note_answer(self) -> None:
+        answers = [self._consumer.last_poll_timestamp(place) or 0 for place in self._partitions]
+        newest = max(answers)
+        if newest != self._answer_ms:
+            self._answer_ms, self._answered_s = newest, time.monotonic()
+
+    async def _settle(self, *, had_records: bool) -> None:
+        for waiter in list(self._waiters):
+            if had_records:
+                waiter.quiet.clear()
+            for place in list(waiter.ends):
+                if await self._is_reached(waiter, place):
+                    del waiter.ends[place]
+            if not waiter.ends and not waiter.reached.done():
+                waiter.reached.set_result(None)
+
+    async def _is_reached(self, waiter: _Waiter, place: TopicPartition) -> bool:
+        """True where no record below the waiter's end is left.
+
+        The position alone does not tell: a compacted log may have nothing left before its end, and
+        an empty answer moves no position. So enough empty answers count too.
+        """
+        end = waiter.ends[place]
+        if await self._consumer.position(place) >= end:
+            return True
+        answered_ms = self._consumer.last_poll_timestamp(place)
+        if answered_ms is None or (self._consumer.highwater(place) or 0) < end:
+            return False
+        answers = waiter.quiet.setdefault(place, set())
+        answers.add(answered_ms)
+        # The first may be older than the last record.
+        return len(answers) > QUIET_ANSWERS
+
+    def _fail(self, error: Exception) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+        self._fail_waiters()
+
+    def _fail_waiters(self) -> None:
+        error = self.failed.exception() if self.failed.done() else None
+        for waiter in self._waiters:
+            if not waiter.reached.done():
+                waiter.reached.set_exception(
+                    error or LogUnreadable(f'The reader of "{self._topic}" was stopped.')
+                )
+
+    def _unreadable(self, error: BaseException) -> LogUnreadable:
+        return LogUnreadable(
+            f'Topic "{self._topic}" on {self._settings.bootstrap} can\'t be read: {error}'
+        )
+
+
+def _log_record(record: Any) -> LogRecord:
+    return LogRecord(
+        partition=record.partition,
+        offset=record.offset,
+        key="" if record.key is None else record.key.decode("utf-8", "replace"),
+        value=record.value,
+        timestamp_ms=record.timestamp,
+        headers=tuple(record.headers),
+    )

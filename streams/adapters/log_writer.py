@@ -1,0 +1,143 @@
+"""Write records and know that the broker has them: a plain producer for mains and tools.
+
+The roles write through the engine's producer instead, whose flush guards their commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    RecordTooLargeError,
+)
+from aiokafka.structs import RecordMetadata
+
+from rowmill.errors import InfrastructureError
+from rowmill.settings import Settings
+from rowmill.topics.catalogue import TopicDefinition
+from rowmill.topics.codec import Headers
+from rowmill.topics.connection import connection, on_the_wire
+
+BATCH_BYTES = 128 << 10
+"""Bytes of one batch: a partition's next send waits while as much is under way."""
+
+REQUEST_BYTES_MAX = 4 << 20
+"""The client's own bound; the broker's `max.message.bytes` is the one that decides."""
+
+
+class LogUnwritable(InfrastructureError):
+    """A record could not be written: the broker stayed away or refused it."""
+
+
+class RecordTooLarge(LogUnwritable):
+    """The broker takes no record of this size. Nothing of it was written."""
+
+
+class LogWriter:
+    """An idempotent producer that waits for all replicas: what it acknowledged is durable."""
+
+    def __init__(self, settings: Settings, *, client_id: str = "rowmill-log-writer") -> None:
+        self._settings = settings
+        self._producer = AIOKafkaProducer(
+            **connection(settings),
+            client_id=client_id,
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=settings.producer_linger_ms,
+            max_batch_size=BATCH_BYTES,
+            max_request_size=REQUEST_BYTES_MAX,
+        )
+        self._open: set[asyncio.Future[Any]] = set()
+
+    async def start(self) -> None:
+        """Connect. Raises: LogUnwritable where no broker answers."""
+        try:
+            await self._producer.start()
+        except (KafkaError, OSError) as error:
+            await self._producer.stop()
+            raise LogUnwritable(f"No Kafka at {self._settings.bootstrap}: {error}") from error
+
+    async def stop(self) -> None:
+        """Send what is enqueued, then disconnect."""
+        await self._producer.stop()
+
+    async def send(
+        self,
+        topic: TopicDefinition,
+        key: str,
+        value: bytes | None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Enqueue one record; waits while the partition's batches are full.
+
+        `partition` None: murmur2 of the key, Kafka's default. Returns: a future of the broker's
+        acknowledgement; look at it, or `flush` later: an error stands only there.
+        Raises: LogUnwritable where the record can't even be enqueued.
+        """
+        name = on_the_wire(self._settings, topic.name)
+        while True:
+            try:
+                sent = await self._producer.send(
+                    name, value=value, key=key.encode(), partition=partition, headers=headers or []
+                )
+                break
+            except KafkaTimeoutError:
+                continue  # not enqueued: the broker is away, and the caller decides how long to wait
+            except (KafkaError, OSError) as error:
+                raise self._unwritable(name, key, error) from error
+        future = cast("asyncio.Future[RecordMetadata]", sent)
+        self._open.add(future)
+        future.add_done_callback(self._forget_delivered)
+        return future
+
+    async def write(
+        self,
+        topic: TopicDefinition,
+        key: str,
+        value: bytes | None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+    ) -> RecordMetadata:
+        """Write one record and wait until it is durable. Raises: LogUnwritable."""
+        sent = await self.send(topic, key, value, partition=partition, headers=headers)
+        try:
+            return await asyncio.shield(sent)
+        except (KafkaError, OSError) as error:
+            raise self._unwritable(on_the_wire(self._settings, topic.name), key, error) from error
+        finally:
+            self._open.discard(sent)
+
+    async def flush(self) -> None:
+        """Wait until every record sent so far is durable. Raises: LogUnwritable for the first lost."""
+        while self._open:
+            sent = list(self._open)
+            await asyncio.wait(sent)
+            self._open.difference_update(sent)
+            for future in sent:
+                error = future.exception()
+                if error is not None:
+                    raise self._unwritable("a topic", "", error) from error
+
+    @property
+    def unacknowledged(self) -> int:
+        """Records sent and not yet acknowledged, or failed and not yet looked at."""
+        return len(self._open)
+
+    def _forget_delivered(self, future: asyncio.Future[Any]) -> None:
+        # A failed one stays until flush or write says so: no delivery error is ever swallowed.
+        if not future.cancelled() and future.exception() is None:
+            self._open.discard(future)
+
+    def _unwritable(self, topic: str, key: str, error: BaseException) -> LogUnwritable:
+        what = f'record "{key}" of "{topic}"' if key else "a record"
+        if isinstance(error, MessageSizeTooLargeError | RecordTooLargeError):
+            return RecordTooLarge(f"{what} is larger than the broker takes: {error}")
+        return LogUnwritable(f"{self._settings.bootstrap} did not take {what}: {error}")

@@ -13,7 +13,8 @@ class RowInput(Contract):
     """One input row. Any Kafka client may write it; `run`, `dataset` and `values` are enough.
 
     `row` None: the rows role computes the row id, stamps it and produces the record again to the
-    partition of that id. `index`: place in the input, from 0.
+    partition of that id. `index`: place in the input, from 0. `refused`: why the row can't run (too
+    many cells, too large, no key), found at load; the rows role ends it as failed, with no call.
     """
 
     TYPE: ClassVar[str] = "rowmill.row.input"
@@ -24,6 +25,7 @@ class RowInput(Contract):
     row: str | None = None
     index: int | None = Field(None, ge=0)
     values: dict[str, Json]
+    refused: str | None = None
 
 
 CellStatus = Literal["completed", "failed", "skipped"]

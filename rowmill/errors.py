@@ -26,6 +26,10 @@ class PlayError(UsageError):
     """The play can't be loaded. The message names file and line. Nothing was called."""
 
 
+class SecretMissing(UsageError):
+    """A secret that a provider's auth names is not set or unusable. The message holds no value."""
+
+
 class InfrastructureError(RowmillError):
     """Broker, disk, sheet or another process is not as needed."""
 

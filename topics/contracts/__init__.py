@@ -2,6 +2,7 @@
 
 from rowmill.topics.contracts.base import Contract
 from rowmill.topics.contracts.calls import CallError, ProviderResult, ToolRequest
+from rowmill.topics.contracts.receipts import ReceiptEntry
 from rowmill.topics.contracts.rows import Cell, RowCompleted, RowEntry, RowInput
 from rowmill.topics.contracts.runs import (
     DatasetEvent,
@@ -21,6 +22,7 @@ __all__ = [
     "LaneRecord",
     "PlayReference",
     "ProviderResult",
+    "ReceiptEntry",
     "RowCompleted",
     "RowEntry",
     "RowInput",

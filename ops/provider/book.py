@@ -1,0 +1,117 @@
+"""The practice provider's book: what came, how often under one idempotency key, what was given."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import Any
+
+KEYS_MAX = 2_000_000
+"""Idempotency keys remembered; some 75 bytes each and count. Later ones are counted as untracked."""
+
+REPEATED_LISTED_MAX = 10_000
+"""Keys named in one answer of /stats."""
+
+
+class KeyCounts:
+    """How often each idempotency key came. A key that came once costs its 64-bit hash only."""
+
+    def __init__(self) -> None:
+        self._once: set[int] = set()
+        self.repeated: dict[str, int] = {}
+        self.untracked = 0
+
+    def __len__(self) -> int:
+        return len(self._once)
+
+    def add(self, key: str) -> None:
+        """Count `key` once more."""
+        hashed = hash(key)
+        if hashed in self._once:
+            self.repeated[key] = self.repeated.get(key, 1) + 1
+        elif len(self._once) < KEYS_MAX:
+            self._once.add(hashed)
+        else:
+            self.untracked += 1
+
+    def of(self, key: str) -> int:
+        """Return how often `key` came."""
+        return self.repeated.get(key, int(hash(key) in self._once))
+
+
+class Window:
+    """A sliding window over admitted requests: at most `calls` in any second."""
+
+    def __init__(self, calls: int) -> None:
+        self._admitted_s: deque[float] = deque(maxlen=calls)
+        self._calls = calls
+
+    def wait_s(self, now_s: float) -> float:
+        """Admit a request and return 0, or return after how many seconds the next one would be."""
+        admitted = self._admitted_s
+        if len(admitted) == self._calls and now_s - admitted[0] < 1:
+            return 1 - (now_s - admitted[0])
+        admitted.append(now_s)
+        return 0
+
+
+class Book:
+    """Everything `GET /stats` tells."""
+
+    def __init__(self) -> None:
+        self.paths: Counter[str] = Counter()
+        self.statuses: Counter[int] = Counter()
+        self.arrived = KeyCounts()
+        self.booked = KeyCounts()
+        self.booked_without_key = 0
+        self.in_flight = 0
+        self.in_flight_max = 0
+
+    @property
+    def calls(self) -> int:
+        """Requests for an operation, however they were answered."""
+        return self.paths.total()
+
+    def arrive(self, path: str, key: str) -> None:
+        """A request for an operation came; `key` is empty where it carried none."""
+        self.paths[path] += 1
+        if key:
+            self.arrived.add(key)
+        self.in_flight += 1
+        self.in_flight_max = max(self.in_flight_max, self.in_flight)
+
+    def book(self, key: str) -> None:
+        """A request is answered with a value: one credit for each key, as a provider books it."""
+        if key:
+            self.booked.add(key)
+        else:
+            self.booked_without_key += 1
+
+    def leave(self, status: int) -> None:
+        """A request got its answer, or its client went away (status 499)."""
+        self.in_flight -= 1
+        self.statuses[status] += 1
+
+    def stats(self) -> dict[str, Any]:
+        """Return the book as JSON. Keys that are not among the repeated ones came once."""
+        repeated = self.arrived.repeated
+        listed = dict(sorted(repeated.items(), key=lambda item: -item[1])[:REPEATED_LISTED_MAX])
+        return {
+            "calls": self.calls,
+            "paths": dict(self.paths),
+            "statuses": {str(status): count for status, count in self.statuses.items()},
+            "rate_limited": self.statuses[429],
+            "bad_requests": sum(self.statuses[status] for status in (400, 404, 405, 413, 422)),
+            "failed_on_purpose": self.statuses[500],
+            "booked": len(self.booked) + self.booked_without_key,
+            "in_flight": self.in_flight,
+            "in_flight_max": self.in_flight_max,
+            "keys": len(self.arrived),
+            "keys_repeated": len(repeated),
+            "keys_booked_again": len(self.booked.repeated),
+            "keys_untracked": self.arrived.untracked,
+            "repeated": listed,
+        }
+
+    def stats_of(self, key: str) -> dict[str, Any]:
+        """Return what is known of one idempotency key."""
+        return {"key": key, "arrived": self.arrived.of(key), "answered": self.booked.of(key)}

@@ -1,0 +1,87 @@
+"""Serve the practice provider over HTTP on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+import uvloop
+
+from rowmill.errors import InfrastructureError
+from rowmill.ops.provider.app import Behaviour, PracticeProvider
+
+HOST = "127.0.0.1"
+"""It answers anybody who asks and keeps nothing secret, so it stays on this machine."""
+
+BACKLOG = 2048
+"""Connections that may wait for acceptance; a benchmark opens hundreds at once."""
+
+
+class PortTaken(InfrastructureError):
+    """Another process listens on the port."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(
+            f"Port {port} on {HOST} is taken by another process. "
+            "Choose another with --port, or --port 0 for any free one."
+        )
+
+
+def listen(port: int) -> socket.socket:
+    """Return a listening socket on `port`, 0 for any free one.
+
+    Raises: PortTaken; InfrastructureError where the system refuses the port for another reason.
+    """
+    try:
+        return socket.create_server((HOST, port), backlog=BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PortTaken(port) from error
+        raise InfrastructureError(
+            f"Can't listen on {HOST}:{port}: {error.strerror}. Choose another port with --port."
+        ) from error
+
+
+def serve(port: int, behaviour: Behaviour) -> None:
+    """Serve until SIGINT or SIGTERM; prints the address once it answers.
+
+    Raises: PortTaken and InfrastructureError as `listen`.
+    """
+    with listen(port) as listener:
+        uvloop.run(_serve(listener, behaviour))
+
+
+async def _serve(listener: socket.socket, behaviour: Behaviour) -> None:
+    config = uvicorn.Config(
+        PracticeProvider(behaviour),
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        # Longer than clients keep idle connections, so that it is never the server that closes one
+        # while a request is on its way.
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=2,
+    )
+    print(f"listening on http://{HOST}:{listener.getsockname()[1]}", flush=True)
+    await _Server(config).serve([listener])
+
+
+class _Server(uvicorn.Server):
+    """Ends cleanly on SIGINT and SIGTERM: uvicorn's own way raises the signal again afterwards, which
+    would make a planned stop look like a kill."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, setattr, self, "should_exit", True)
+        yield

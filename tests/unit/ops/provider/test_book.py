@@ -1,0 +1,45 @@
+"""The practice provider's book."""
+
+from __future__ import annotations
+
+import pytest
+
+from rowmill.ops.provider import book as book_module
+from rowmill.ops.provider.book import Book, KeyCounts, Window
+
+
+def test_keys_are_counted_one_by_one() -> None:
+    counts = KeyCounts()
+    for key in ("a", "b", "a", "c", "a"):
+        counts.add(key)
+    assert [counts.of(key) for key in ("a", "b", "c", "d")] == [3, 1, 1, 0]
+    assert counts.repeated == {"a": 3}
+    assert len(counts) == 3
+
+
+def test_keys_beyond_the_bound_are_counted_but_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(book_module, "KEYS_MAX", 2)
+    counts = KeyCounts()
+    for key in ("a", "b", "c", "d", "a"):
+        counts.add(key)
+    assert (len(counts), counts.untracked, counts.of("a")) == (2, 2, 2)
+
+
+def test_a_credit_is_booked_once_for_a_key() -> None:
+    book = Book()
+    for key in ("k", "k", "", ""):
+        book.arrive("/company", key)
+        book.book(key)
+        book.leave(200)
+    stats = book.stats()
+    assert (stats["calls"], stats["booked"], stats["keys_booked_again"]) == (4, 3, 1)
+    assert book.stats_of("k") == {"key": "k", "arrived": 2, "answered": 2}
+
+
+def test_the_window_slides() -> None:
+    """Two at the end of one second and two at the start of the next are four within one second."""
+    window = Window(2)
+    assert [window.wait_s(now) for now in (0.8, 0.9)] == [0, 0]
+    assert window.wait_s(1.1) == pytest.approx(0.7)
+    assert window.wait_s(1.8) == 0
+    assert window.wait_s(1.85) == pytest.approx(0.05)

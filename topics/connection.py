@@ -1,38 +1,132 @@
-"""How every Kafka client of Rowmill connects: one reading of the settings."""
+"""How a client reaches the cluster of the settings: one place for addresses, SASL and TLS."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import collect_hosts
+from aiokafka.conn import create_conn
+from aiokafka.errors import KafkaConnectionError, KafkaError
+
+from rowmill.errors import InfrastructureError, UsageError
 from rowmill.settings import Settings
 
+REQUEST_TIMEOUT_MS = 40_000
+"""aiokafka's own default: above the broker's 30 s for a produce that waits for replicas."""
 
-def connection(settings: Settings) -> dict[str, Any]:
-    """Return the arguments by which aiokafka's clients connect: servers, security, SASL, TLS."""
-    found: dict[str, Any] = {
+
+class TlsFilesUnusable(UsageError):
+    """A certificate or key file of the settings can't be read. Nothing was called."""
+
+    def __init__(self, setting: str, path: object, reason: object) -> None:
+        super().__init__(f"{setting}={path} can't be used: {reason}. Correct the path or the file.")
+
+
+def client_options(settings: Settings) -> dict[str, Any]:
+    """Return the keyword arguments of every aiokafka client: producer, consumer and admin.
+
+    Raises: TlsFilesUnusable.
+    """
+    options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap,
         "security_protocol": settings.kafka_security_protocol,
+        "request_timeout_ms": REQUEST_TIMEOUT_MS,
     }
+    if settings.kafka_security_protocol in ("SSL", "SASL_SSL"):
+        options["ssl_context"] = _tls(settings)
     if settings.kafka_security_protocol.startswith("SASL_"):
-        found |= {
-            "sasl_mechanism": settings.kafka_sasl_mechanism,
-            "sasl_plain_username": settings.kafka_sasl_username,
-            "sasl_plain_password": settings.kafka_sasl_password.get_secret_value(),
-        }
-    if settings.kafka_security_protocol.endswith("SSL"):
-        from aiokafka.helpers import create_ssl_context
+        options["sasl_mechanism"] = settings.kafka_sasl_mechanism
+        options["sasl_plain_username"] = settings.kafka_sasl_username
+        options["sasl_plain_password"] = settings.kafka_sasl_password.get_secret_value()
+    return options
 
-        def path(file: object) -> str | None:
-            return str(file) if file else None
 
-        found["ssl_context"] = create_ssl_context(
-            cafile=path(settings.kafka_ssl_ca_file),
-            certfile=path(settings.kafka_ssl_cert_file),
-            keyfile=path(settings.kafka_ssl_key_file),
+def _tls(settings: Settings) -> ssl.SSLContext:
+    """Return a context that verifies the broker, by the given authority or the system's."""
+    authority = settings.kafka_ssl_ca_file
+    try:
+        context = ssl.create_default_context(cafile=authority)
+    except (OSError, ssl.SSLError) as error:
+        raise TlsFilesUnusable("ROWMILL_KAFKA_SSL_CA_FILE", authority, error) from error
+    if certificate := settings.kafka_ssl_cert_file:
+        try:
+            context.load_cert_chain(certificate, settings.kafka_ssl_key_file)
+        except (OSError, ssl.SSLError) as error:
+            raise TlsFilesUnusable("ROWMILL_KAFKA_SSL_CERT_FILE", certificate, error) from error
+    return context
+
+
+class BrokerUnreachable(InfrastructureError):
+    """No broker of the cluster answered. `reasons`: one for each address, such as `a:9092: refused`."""
+
+    def __init__(self, settings: Settings, reasons: list[str]) -> None:
+        action = (
+            "Start it: rowmill kafka start."
+            if settings.embedded
+            else "Check ROWMILL_KAFKA and its security settings, and that the cluster is up."
         )
-    return found
+        super().__init__(f"Kafka does not answer ({'; '.join(reasons)}). {action}")
 
 
-def on_the_wire(settings: Settings, name: str) -> str:
-    """Return a topic's or group's name with the cluster's prefix."""
-    return f"{settings.topic_prefix}{name}"
+async def reach(settings: Settings, timeout_s: float = 5) -> None:
+    """Return once one broker of the cluster has let us in; each address is tried for `timeout_s`.
+
+    aiokafka's own clients log why an address failed and raise without the reason.
+    Raises: BrokerUnreachable, TlsFilesUnusable.
+    """
+    options = client_options(settings)
+    addresses = options.pop("bootstrap_servers")
+    reasons = []
+    for host, port, _ in collect_hosts(addresses):
+        try:
+            async with asyncio.timeout(timeout_s):
+                connection = await create_conn(host, port, **options)
+        except (OSError, KafkaError) as error:  # TimeoutError is an OSError
+            reasons.append(f"{host}:{port}: {_reason(error, timeout_s)}")
+        else:
+            connection.close()
+            return
+    raise BrokerUnreachable(settings, reasons)
+
+
+@asynccontextmanager
+async def admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    """An admin client, connected. Raises: BrokerUnreachable, also where the cluster goes away."""
+    await reach(settings)
+    client = AIOKafkaAdminClient(**client_options(settings))
+    try:
+        await client.start()
+        yield client
+    except (KafkaConnectionError, TimeoutError) as error:
+        reason = f"{settings.bootstrap}: {str(error) or 'no answer in time'}"
+        raise BrokerUnreachable(settings, [reason]) from error
+    finally:
+        await client.close()
+
+
+def _reason(error: OSError | KafkaError, timeout_s: float) -> str:
+    """Say in words what aiokafka, asyncio or OpenSSL raised."""
+    match error:
+        case TimeoutError():
+            return f"no answer within {timeout_s:g} s"
+        case ConnectionRefusedError():
+            return "refused"
+        case socket.gaierror():
+            return "unknown host"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted: {error.verify_message}"
+        case ssl.SSLError():
+            return f"no TLS: {error.reason or error}"
+        case KafkaConnectionError():
+            return "it closed the connection; does it speak ROWMILL_KAFKA_SECURITY_PROTOCOL?"
+        case KafkaError():
+            # `[Error 58] SaslAuthenticationFailed: Authentication failed`
+            return str(error).split("] ", 1)[-1]
+        case _:
+            return error.strerror or str(error)

@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError
 from rowmill.errors import InfrastructureError
 from rowmill.settings import Settings
 from rowmill.topics.catalogue import TopicDefinition
-from rowmill.topics.connection import connection, on_the_wire
+from rowmill.topics.connection import client_options
 
 POLL_MS = 200
 """Longest wait for records before waiters are looked at again."""
@@ -74,7 +74,7 @@ class LogReader:
         from_offsets: Mapping[int, int] | None = None,
     ) -> None:
         self._settings = settings
-        self._topic = on_the_wire(settings, topic.name)
+        self._topic = f"{settings.topic_prefix}{topic.name}"
         self._on_record = on_record
         self._from = dict(from_offsets or {})
         self._partitions: list[TopicPartition] = []
@@ -86,7 +86,7 @@ class LogReader:
         self._answer_ms = 0
         self._answered_s = time.monotonic()
         self._consumer = AIOKafkaConsumer(
-            **connection(settings),
+            **client_options(settings),
             client_id="rowmill-log-reader",
             group_id=None,
             enable_auto_commit=False,
@@ -98,9 +98,7 @@ class LogReader:
     async def start(self) -> None:
         """Start reading. Raises: LogUnreadable where the broker or the topic is not there."""
         try:
-            await self._consumer.start()
-            found = await self._partitions_of_topic()
-            self._partitions = [TopicPartition(self._topic, number) for number in sorted(found)]
+            await self._connect()
             self._consumer.assign(self._partitions)
             for place in self._partitions:
                 if place.partition in self._from:
@@ -115,6 +113,16 @@ class LogReader:
             await self._consumer.stop()
             raise
         self._task = asyncio.create_task(self._read(), name=f"read {self._topic}")
+
+    async def look_at_ends(self) -> dict[int, int]:
+        """Return `end_offsets` without reading anything: instead of `start` and `stop`."""
+        try:
+            await self._connect()
+            return await self.end_offsets()
+        except (KafkaError, OSError) as error:
+            raise self._unreadable(error) from error
+        finally:
+            await self._consumer.stop()
 
     async def end_offsets(self) -> dict[int, int]:
         """Return the offset after the last record of each partition, as it is now."""
@@ -157,12 +165,16 @@ class LogReader:
         if self.failed.done():
             self.failed.result()
 
+    async def _connect(self) -> None:
+        await self._consumer.start()
+        found = await self._partitions_of_topic()
+        self._partitions = [TopicPartition(self._topic, number) for number in sorted(found)]
+
     async def _partitions_of_topic(self) -> set[int]:
-        found: set[int] | None = self._consumer.partitions_for_topic(self._topic)
-        if not found:
-            # The client knows only topics it was told of; this asks the broker, without creating.
-            await self._consumer.topics()
-            found = self._consumer.partitions_for_topic(self._topic)
+        # All topics' metadata: asking for one by its name would create it where the broker allows
+        # that. `AIOKafkaConsumer.topics()` asks the same and keeps the partitions to itself.
+        cluster = await self._consumer._client.fetch_all_metadata()
+        found: set[int] | None = cluster.partitions_for_topic(self._topic)
         if not found:
             raise LogUnreadable(
                 f'No topic "{self._topic}" on {self._settings.bootstrap}. '
@@ -248,3 +260,12 @@ def _log_record(record: Any) -> LogRecord:
         timestamp_ms=record.timestamp,
         headers=tuple(record.headers),
     )
+
+
+async def end_offsets(settings: Settings, topic: TopicDefinition) -> dict[int, int]:
+    """Return the offset after the last record of each of a topic's partitions, as it is now.
+
+    Raises: LogUnreadable.
+    """
+    reader = LogReader(settings, topic, lambda _record: None)
+    return await reader.look_at_ends()

@@ -21,7 +21,7 @@ from rowmill.errors import InfrastructureError
 from rowmill.settings import Settings
 from rowmill.topics.catalogue import TopicDefinition
 from rowmill.topics.codec import Headers
-from rowmill.topics.connection import connection, on_the_wire
+from rowmill.topics.connection import client_options
 
 BATCH_BYTES = 128 << 10
 """Bytes of one batch: a partition's next send waits while as much is under way."""
@@ -44,7 +44,7 @@ class LogWriter:
     def __init__(self, settings: Settings, *, client_id: str = "rowmill-log-writer") -> None:
         self._settings = settings
         self._producer = AIOKafkaProducer(
-            **connection(settings),
+            **client_options(settings),
             client_id=client_id,
             acks="all",
             enable_idempotence=True,
@@ -81,7 +81,7 @@ class LogWriter:
         acknowledgement; look at it, or `flush` later: an error stands only there.
         Raises: LogUnwritable where the record can't even be enqueued.
         """
-        name = on_the_wire(self._settings, topic.name)
+        name = f"{self._settings.topic_prefix}{topic.name}"
         while True:
             try:
                 sent = await self._producer.send(
@@ -111,7 +111,9 @@ class LogWriter:
         try:
             return await asyncio.shield(sent)
         except (KafkaError, OSError) as error:
-            raise self._unwritable(on_the_wire(self._settings, topic.name), key, error) from error
+            raise self._unwritable(
+                f"{self._settings.topic_prefix}{topic.name}", key, error
+            ) from error
         finally:
             self._open.discard(sent)
 

@@ -2,7 +2,7 @@
 
     queued --pick--> pending --start--> running --settle--> completed | failed | skipped
       ^                 |                  |
-      '---- release ----'<---- retry ------'        final --claim (asked again)--> queued
+      '---- release ----'<---- park -------'        final --claim (asked again)--> queued
 
 queued    waits, no lease. pending  picked, waits for slot and permit, in memory only.
 running   lease and purchase acknowledged, may be sent. The others are final.
@@ -195,15 +195,17 @@ def pick(receipt: Receipt) -> Receipt:
 
 def start(receipt: Receipt, lease: Lease) -> Receipt:
     """Return the receipt to make durable before a request leaves (R3)."""
-    _expect(receipt, "pending", "running")
+    _expect(receipt, "pending")
     return replace(receipt, state="running", lease=lease)
 
 
-def retry(receipt: Receipt, lease_id: str, *, reached: bool, uses_attempt: bool) -> Receipt:
-    """Book a send that gave no answer and may be tried again: same purchase, same key."""
+def park(receipt: Receipt, lease_id: str, *, reached: bool, uses_attempt: bool) -> Receipt:
+    """Book a send that gave no answer and may be tried again: back to queued, purchase kept (Q6)."""
     _expect_lease(receipt, lease_id)
     return replace(
         receipt,
+        state="queued",
+        lease=None,
         sends=receipt.sends + reached,
         attempts=receipt.attempts + uses_attempt,
     )

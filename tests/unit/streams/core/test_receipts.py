@@ -22,9 +22,9 @@ from rowmill.streams.core.receipts import (
     claim,
     complete,
     fail,
+    park,
     pick,
     release,
-    retry,
     start,
     take_over,
 )
@@ -142,9 +142,9 @@ def test_an_answer_older_than_stale_after_is_asked_again() -> None:
 
 @pytest.mark.behaviour("Q7")
 def test_retries_keep_the_purchase_and_count_what_reached_the_provider() -> None:
-    tried = retry(running(), "a", reached=True, uses_attempt=True)
-    tried = retry(start(tried, lease("b")), "b", reached=True, uses_attempt=False)
-    tried = retry(start(tried, lease("c")), "c", reached=False, uses_attempt=True)
+    tried = park(running(), "a", reached=True, uses_attempt=True)
+    tried = park(start(pick(tried), lease("b")), "b", reached=True, uses_attempt=False)
+    tried = park(start(pick(tried), lease("c")), "c", reached=False, uses_attempt=True)
     assert (tried.purchase, tried.sends, tried.attempts) == ("purchase", 2, 2)
 
 

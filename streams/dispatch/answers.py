@@ -1,0 +1,70 @@
+"""Answers on their way back: a result per waiter, and its request acknowledged once that is durable."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rowmill.streams.core.receipts import Receipt
+from rowmill.streams.dispatch.calls import Waiter
+from rowmill.streams.engine.app import RoleApp
+from rowmill.streams.engine.delivery import Delivery
+from rowmill.topics import codec
+from rowmill.topics.catalogue import PROVIDER_RESULTS
+from rowmill.topics.contracts import CallError, ProviderResult
+
+
+class Answers:
+    """Produces results. Call only with a receipt that is final and durable."""
+
+    def __init__(self, app: RoleApp) -> None:
+        self._app = app
+
+    def give(self, receipt: Receipt, waiter: Waiter, epoch: int) -> None:
+        """Send the receipt's answer to one waiter; acknowledge its request when it is durable."""
+        result = result_of(receipt, waiter, epoch)
+        sent = self._app.produce(
+            PROVIDER_RESULTS,
+            key=result.row,
+            value=codec.encode(result),
+            partition=waiter.reply_partition,
+            headers=codec.headers(
+                result,
+                id_=f"{result.receipt}/{result.row}/{result.call}",
+                source=self._app.conf.id,
+                run=result.run,
+            ),
+        )
+        sent.add_done_callback(lambda done: _acknowledge(done, waiter.delivery))
+
+
+def result_of(receipt: Receipt, waiter: Waiter, epoch: int) -> ProviderResult:
+    """Return what a waiter is told: the spend belongs to the asker that opened the purchase (Q4)."""
+    asker = waiter.asker
+    bought = receipt.asker is not None and receipt.asker.same_question(asker)
+    error = None
+    if receipt.failure is not None:
+        failure = receipt.failure
+        error = CallError(
+            kind=failure.kind, message=failure.message, status_code=failure.status_code
+        )
+    return ProviderResult.model_construct(
+        run=asker.run,
+        life=asker.life,
+        row=asker.row,
+        call=asker.call,
+        receipt=receipt.key,
+        tool=receipt.tool,
+        provider=receipt.provider,
+        status=receipt.state,
+        output=receipt.output,
+        error=error,
+        reused=not bought,
+        sends=receipt.sends if bought else 0,
+        cost=receipt.cost if bought and receipt.state == "completed" else 0,
+        epoch=epoch,
+    )
+
+
+def _acknowledge(done: asyncio.Future[object], delivery: Delivery) -> None:
+    if not done.cancelled() and done.exception() is None:
+        delivery.ack()

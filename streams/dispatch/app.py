@@ -1,0 +1,109 @@
+"""The dispatch role, wired: receipts, leases, lanes and the HTTP call."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rowmill.settings import Settings
+from rowmill.streams.adapters.clock import SystemClock
+from rowmill.streams.adapters.http import HttpProvider
+from rowmill.streams.adapters.log_reader import LogReader, LogRecord
+from rowmill.streams.adapters.secrets import EnvironmentSecrets
+from rowmill.streams.dispatch import agents
+from rowmill.streams.dispatch.answers import Answers
+from rowmill.streams.dispatch.caller import Caller
+from rowmill.streams.dispatch.claims import Claims, Ownership, ReceiptStore
+from rowmill.streams.dispatch.lanes import Lanes
+from rowmill.streams.dispatch.requests import Requests
+from rowmill.streams.engine.app import RoleApp, role_app, run
+from rowmill.topics.catalogue import RECEIPTS_CHANGELOG, RUNS
+from rowmill.topics.views import RunsView
+
+
+def _new_id() -> str:
+    return secrets.token_hex(8)
+
+
+class Dispatch:
+    """One dispatch process."""
+
+    def __init__(self, settings: Settings, app: RoleApp) -> None:
+        self._settings = settings
+        self._app = app
+        self._clock = SystemClock()
+        self._recovered_ms: dict[int, int] = {}
+        self._http = HttpProvider(EnvironmentSecrets())
+        ownership = Ownership(app.instance, app.epoch, app.owns, self._recovered_ms.__getitem__)
+        store = ReceiptStore(app.durable_table("receipts", RECEIPTS_CHANGELOG), ownership)
+        self._caller = Caller(
+            store,
+            self._http,
+            ownership,
+            self._clock,
+            lease_ms=round(settings.lease_s * 1000),
+            bytes_max=settings.receipt_bytes_max,
+            new_id=_new_id,
+            chance=random.random,
+            crash=app.end,
+        )
+        lanes = Lanes(
+            self._clock,
+            self._caller.send,
+            concurrency_default=settings.lane_concurrency,
+            share=lambda: len(self._recovered_ms) / settings.partitions,
+        )
+        answers = Answers(app)
+        self._claims = Claims(store, lanes, answers, ownership, self._clock, _new_id)
+        self._caller.connect(self._claims, lanes)
+        self._runs = RunsView()
+        self._requests = Requests(app, self._runs, self._claims, answers)
+        self._reader: LogReader | None = None
+        agents.attach(app, self._requests)
+        app.on_partitions_ready.append(self._ready)
+        app.on_partitions_lost.append(self._lost)
+        app.head_is_waiting = lambda head: self._claims.waits(head) or self._requests.holds(head)
+        app.before_start.append(self._start)
+        app.after_stop.append(self._stop)
+
+    async def _start(self) -> None:
+        self._reader = LogReader(self._settings, RUNS, self._on_run)
+        await self._reader.start()
+        await self._reader.caught_up()
+
+    async def _stop(self) -> None:
+        if self._reader is not None:
+            await self._reader.stop()
+        await self._http.close()
+
+    def _on_run(self, record: LogRecord) -> None:
+        run = self._runs.apply(record.key, record.value, record.offset)
+        if run is not None:
+            self._requests.run_changed(run)
+
+    async def _ready(self, partitions: set[int]) -> None:
+        now = self._clock.monotonic_ms()
+        self._recovered_ms.update(dict.fromkeys(partitions, now))
+
+    async def _lost(self, partitions: set[int]) -> None:
+        if self._app.stopping:
+            await self._caller.drain(self._settings.drain_s)
+        self._claims.lost(partitions)
+        self._requests.lost(partitions)
+        for partition in partitions:
+            self._recovered_ms.pop(partition, None)
+
+
+def main(
+    settings: Settings, store: Path, on_ready: Callable[[], None], play_folders: Sequence[Path]
+) -> int:
+    """Run one dispatch worker until it is told to stop. Returns: the exit code.
+
+    Dispatch needs no play code: tools and providers come with the `runs` record.
+    """
+    del play_folders
+    app = role_app("dispatch", settings, store=store)
+    Dispatch(settings, app)
+    return run(app, on_ready=on_ready)

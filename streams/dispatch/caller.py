@@ -1,0 +1,182 @@
+"""The call: running is durable, then the request leaves, then the answer is made durable (R3, Q5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from rowmill.errors import SecretMissing
+from rowmill.streams.core import receipts
+from rowmill.streams.core.identity import idempotency_key
+from rowmill.streams.core.outcomes import Answered, FailureKind, Outcome, Refused
+from rowmill.streams.core.receipts import Failure, Lease
+from rowmill.streams.core.retries import GiveUp, RetryAt, RetryPolicy, next_step
+from rowmill.streams.dispatch.calls import OpenCall
+from rowmill.streams.dispatch.claims import Claims, Ownership, ReceiptStore
+from rowmill.streams.dispatch.lanes import Lane, Lanes
+from rowmill.streams.engine.tables import NotOwned
+from rowmill.streams.ports import Clock, Provider, Send
+
+log = structlog.get_logger(__name__)
+
+
+class Caller:
+    """Sends calls that their lane let out, one task each, and settles them."""
+
+    def __init__(
+        self,
+        store: ReceiptStore,
+        provider: Provider,
+        ownership: Ownership,
+        clock: Clock,
+        *,
+        lease_ms: int,
+        bytes_max: int,
+        new_id: Callable[[], str],
+        chance: Callable[[], float],
+        crash: Callable[[BaseException], None],
+    ) -> None:
+        """`chance`: a random number in [0, 1) for jitter. `bytes_max`: of one answer (R9). `crash`
+        ends the process: a call that failed in our own code must not hang its row unseen."""
+        self._store = store
+        self._provider = provider
+        self._ownership = ownership
+        self._clock = clock
+        self._lease_ms = lease_ms
+        self._bytes_max = bytes_max
+        self._new_id = new_id
+        self._chance = chance
+        self._crash = crash
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def connect(self, claims: Claims, lanes: Lanes) -> None:
+        """Name whom to tell of endings; they in turn hand calls to `send`."""
+        self._claims = claims
+        self._lanes = lanes
+
+    def send(self, call: OpenCall) -> None:
+        """Start one attempt of a call; its lane gave it a slot and a permit."""
+        call.sending = True
+        task = asyncio.create_task(self._run(call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self, within_s: float) -> None:
+        """Wait for the calls in flight to settle, `within_s` seconds at most."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within_s)
+
+    async def _run(self, call: OpenCall) -> None:
+        lane = self._lanes.of(call.provider)
+        try:
+            delay_ms = await self._attempt(call, lane)
+        except NotOwned:
+            # The partition went to another owner, which the requests reach again; it sees the
+            # running receipt and takes over under the same idempotency key.
+            log.warning("call_left_to_next_owner", receipt=call.receipt.key, tool=call.tool.id)
+            self._claims.forget(call)
+        except Exception as error:
+            log.exception("call_broke", receipt=call.receipt.key, tool=call.tool.id)
+            self._crash(error)
+        else:
+            call.sending = False
+            if delay_ms is None:
+                self._claims.settled(call)
+            else:
+                loop = asyncio.get_running_loop()
+                loop.call_later(delay_ms / 1000, self._come_back, call, lane)
+        finally:
+            lane.ended()
+
+    async def _attempt(self, call: OpenCall, lane: Lane) -> int | None:
+        """Send once. Returns: None where the receipt is final and durable, else milliseconds until
+        the next attempt. Raises: NotOwned."""
+        lease = self._lease(call.partition)
+        call.receipt = receipts.start(receipts.pick(call.receipt), lease)
+        await self._store.put(call.partition, call.receipt)
+        outcome = await self._ask(call)
+        if isinstance(outcome, Answered):
+            call.receipt = receipts.complete(
+                call.receipt, lease.id, outcome.output, self._clock.wall_ms()
+            )
+        else:
+            step = self._after(call, outcome)
+            if isinstance(step, RetryAt):
+                call.receipt = receipts.park(
+                    call.receipt, lease.id, reached=outcome.reached, uses_attempt=step.uses_attempt
+                )
+                if outcome.waits:
+                    lane.hold(step.delay_ms, self._chance())
+                return step.delay_ms
+            call.receipt = receipts.fail(
+                call.receipt,
+                lease.id,
+                Failure(step.kind, step.message, outcome.status_code),
+                self._clock.wall_ms(),
+                reached=outcome.reached,
+            )
+        await self._store.put(call.partition, call.receipt)
+        return None
+
+    def _after(self, call: OpenCall, outcome: Refused) -> RetryAt | GiveUp:
+        return next_step(
+            policy_of(call),
+            attempts_used=call.receipt.attempts,
+            outcome=outcome,
+            elapsed_ms=self._clock.monotonic_ms() - call.opened_ms,
+            chance=self._chance(),
+            booked_before=call.receipt.sends > 0,
+        )
+
+    def _come_back(self, call: OpenCall, lane: Lane) -> None:
+        """A parked call wakes up (Q6), unless its partition went to another owner meanwhile."""
+        if self._claims.holds(call):
+            lane.offer(call)
+
+    async def _ask(self, call: OpenCall) -> Outcome:
+        try:
+            return await self._provider.call(self._request(call))
+        except SecretMissing as error:
+            return Refused(
+                kind=FailureKind.TRANSIENT,
+                message=str(error),
+                retryable=False,
+                maybe_booked=False,
+                reached=False,
+            )
+
+    def _lease(self, partition: int) -> Lease:
+        return Lease(
+            id=self._new_id(),
+            epoch=self._ownership.epoch(partition),
+            instance=self._ownership.instance,
+            duration_ms=self._lease_ms,
+        )
+
+    def _request(self, call: OpenCall) -> Send:
+        receipt = call.receipt
+        if receipt.purchase is None:
+            raise receipts.IllegalTransition(f"receipt {receipt.key} is sent without a purchase")
+        return Send(
+            provider=call.provider,
+            tool=call.tool,
+            input=call.input,
+            idempotency_key=idempotency_key(receipt.key, receipt.purchase),
+            timeout_s=call.timeout_s,
+            bytes_max=self._bytes_max,
+        )
+
+
+def policy_of(call: OpenCall) -> RetryPolicy:
+    """Return the retry policy of a call: the tool's, else its provider's, in the core's words."""
+    declared = call.tool.retry or call.provider.retry
+    return RetryPolicy(
+        attempts=declared.attempts,
+        backoff_ms=round(declared.backoff_s * 1000),
+        backoff_ms_max=round(declared.backoff_s_max * 1000),
+        deadline_ms=round(declared.deadline_s * 1000),
+        idempotent=call.tool.idempotent,
+        key_lifetime_ms=round(call.tool.key_lifetime_s * 1000),
+    )

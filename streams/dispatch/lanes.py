@@ -1,0 +1,120 @@
+"""Lanes: calls that one rate limits wait here for slot and permit, and leave in order (G1, Q3).
+
+A lane never blocks its partition: requests go into its queue, and `pump` lets out what may leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from rowmill.plays.specs import ProviderSpec
+from rowmill.streams.core.pacing import Pacer
+from rowmill.streams.dispatch.calls import OpenCall
+from rowmill.streams.ports import Clock
+
+Policy = tuple[tuple[tuple[int, int], ...], int]
+"""Windows (calls, per_ms) and concurrency."""
+
+
+class Lane:
+    """One lane's queue in this process."""
+
+    def __init__(
+        self, name: str, pacer: Pacer, clock: Clock, send: Callable[[OpenCall], None]
+    ) -> None:
+        self.name = name
+        self.pacer = pacer
+        self._clock = clock
+        self._send = send
+        self._queue: deque[OpenCall] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def offer(self, call: OpenCall) -> None:
+        """Queue a call; it leaves through `send` once it has a slot and a permit."""
+        self._queue.append(call)
+        self.pump()
+
+    def ended(self) -> None:
+        """A call gave its slot back."""
+        self.pacer.record_end()
+        self.pump()
+
+    def hold(self, delay_ms: int, chance: float) -> None:
+        """Let nothing leave for `delay_ms`: the provider asked for it (429, Retry-After)."""
+        self.pacer.hold_until(self._clock.monotonic_ms() + delay_ms, chance)
+
+    def drop(self, partitions: set[int]) -> None:
+        """Remove the queued calls of partitions that went to another owner (R11)."""
+        self._queue = deque(call for call in self._queue if call.partition not in partitions)
+
+    def pump(self) -> None:
+        """Let out every call that has a slot and a permit now; come back when the next may."""
+        while self._queue and self.pacer.room():
+            now = self._clock.monotonic_ms()
+            wait = self.pacer.earliest_ms(now) - now
+            if wait > 0:
+                self._come_back(wait)
+                return
+            self.pacer.record_send(now)
+            self._send(self._queue.popleft())
+
+    def _come_back(self, delay_ms: int) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._timed)
+
+    def _timed(self) -> None:
+        self._timer = None
+        self.pump()
+
+
+class Lanes:
+    """All lanes of this process, made at first use."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        send: Callable[[OpenCall], None],
+        *,
+        concurrency_default: int,
+        share: Callable[[], float],
+    ) -> None:
+        """`share`: this worker's part, 0 to 1, of lanes that span all partitions."""
+        self._lanes: dict[str, Lane] = {}
+        self._policies: dict[str, Policy] = {}
+        self._clock = clock
+        self._send = send
+        self._concurrency_default = concurrency_default
+        self._share = share
+
+    def __len__(self) -> int:
+        """Calls queued in all lanes."""
+        return sum(len(lane) for lane in self._lanes.values())
+
+    def of(self, provider: ProviderSpec) -> Lane:
+        """Return the provider's lane; limits and slots follow the newest run's declaration."""
+        lane = self._lanes.get(provider.id)
+        if lane is None:
+            lane = Lane(provider.id, Pacer(), self._clock, self._send)
+            self._lanes[provider.id] = lane
+        policy = self._policy(provider)
+        if self._policies.get(provider.id) != policy:
+            self._policies[provider.id] = policy
+            lane.pacer.limit(*policy)
+        return lane
+
+    def drop(self, partitions: set[int]) -> None:
+        """Remove the queued calls of `partitions` from every lane."""
+        for lane in self._lanes.values():
+            lane.drop(partitions)
+
+    def _policy(self, provider: ProviderSpec) -> Policy:
+        """A lane without windows spans all partitions, so its slots are shared with the others'."""
+        windows = tuple((rate.calls, round(rate.per_s * 1000)) for rate in provider.limits)
+        concurrency = provider.concurrency or self._concurrency_default
+        share = 1.0 if windows else self._share()
+        return windows, max(1, round(concurrency * share))

@@ -1,0 +1,139 @@
+"""The `ctx` of a resolver, and the calls of one open row behind it (Q1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from rowmill.plays.context import CallFailed, Force, Log, Skipped
+from rowmill.plays.loading import LoadedPlay
+from rowmill.plays.providers import seconds
+from rowmill.plays.tools import OutputT, Tool
+from rowmill.plays.values import to_json
+from rowmill.settings import Settings
+from rowmill.streams.core.accounting import CallTally
+from rowmill.streams.core.identity import receipt_key
+from rowmill.streams.core.outcomes import FailureKind
+from rowmill.streams.rows.asks import Asks
+from rowmill.streams.rows.open_row import OpenRow
+from rowmill.topics.contracts import ProviderResult, ToolRequest
+
+
+class RowCalls:
+    """The calls of one row: asked, awaited, tallied.
+
+    A call's name within its row is its column and its receipt, so a replayed row names it the same
+    whatever order its questions come in.
+    """
+
+    def __init__(self, asks: Asks, settings: Settings, play: LoadedPlay, row: OpenRow) -> None:
+        self._asks = asks
+        self._organisation = settings.organisation
+        self._play = play
+        self._row = row
+        self._column = ""
+        self._slots = asyncio.Semaphore(settings.row_open_calls_max)
+        self._open: set[str] = set()
+        self._results: dict[str, ProviderResult] = {}
+        self.last: ProviderResult | None = None
+        """The newest result of the present column."""
+
+    def enter(self, column: str) -> None:
+        """Go on to a column: its calls are named after it."""
+        self._column = column
+        self.last = None
+
+    async def execute(
+        self,
+        tool: Tool[OutputT],
+        input: Mapping[str, Any],
+        *,
+        force: Force | None = None,
+        timeout_s: float | None = None,
+        wait_s: float | None = None,
+        stale_after: str | float | None = None,
+    ) -> OutputT:
+        """Ask, or get a receipt's answer: `Tools.execute` of the play's surface."""
+        request = self._request(
+            tool,
+            to_json(input, f"{tool.id}: input"),
+            force=force,
+            force_token=None if force is None else f"{self._row.run.run}:0",
+            timeout_s=timeout_s,
+            wait_s=wait_s,
+            stale_after_s=None if stale_after is None else seconds(stale_after),
+        )
+        async with self._slots:
+            self._open.add(request.call)
+            result = await self._asks.ask(request)
+            self._open.discard(request.call)
+        self._results[result.call] = self.last = result
+        if result.status == "failed":
+            raise _failure(result)
+        return tool.read(result.output)
+
+    def tally(self) -> CallTally:
+        """Return what the row's calls cost, each counted once."""
+        calls: dict[str, float] = {}
+        reused: dict[str, float] = {}
+        spent: dict[str, float] = {}
+        for result in self._results.values():
+            provider = result.provider
+            calls[provider] = calls.get(provider, 0) + result.sends
+            if result.reused:
+                reused[provider] = reused.get(provider, 0) + 1
+            if result.cost:
+                spent[provider] = spent.get(provider, 0) + result.cost
+        return CallTally(calls, reused, spent)
+
+    def close(self) -> None:
+        """The row ended or was cancelled: nobody waits for its open questions any more."""
+        if self._open:
+            self._asks.withdraw(self._row.run.run, self._row.row, self._open)
+
+    def _request(self, tool: Tool[Any], question: dict[str, Any], **wishes: Any) -> ToolRequest:
+        row = self._row
+        spec, provider = tool.spec, tool.provider.spec
+        key = receipt_key(
+            self._organisation, provider.scope, spec.id, spec.version, provider.host, question
+        )
+        return ToolRequest.model_construct(
+            run=row.run.run,
+            life=row.life,
+            dataset=row.run.dataset,
+            row=row.row,
+            call=f"{self._column}/{key}",
+            receipt=key,
+            tool=spec.id,
+            input=question,
+            reply_partition=row.partition,
+            **wishes,
+        )
+
+
+class RowCtx:
+    """Fulfils `RowContext`."""
+
+    def __init__(self, row_id: str, index: int, calls: RowCalls) -> None:
+        self.row_id = row_id
+        self.index = index
+        self.tools = calls
+
+    @property
+    def log(self) -> Log:
+        """The row's log."""
+        return structlog.get_logger("play").bind(row=self.row_id)  # type: ignore[no-any-return]
+
+    def skip(self, reason: str, value: Any = None) -> Skipped:
+        """Return this from a resolver to skip its cell (D4)."""
+        return Skipped(reason, value)
+
+
+def _failure(result: ProviderResult) -> CallFailed:
+    error = result.error
+    if error is None:
+        return CallFailed(result.tool, FailureKind.TRANSIENT, "no reason given")
+    return CallFailed(result.tool, FailureKind(error.kind), error.message, error.status_code)

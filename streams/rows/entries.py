@@ -1,0 +1,123 @@
+"""The table `rows`: what became of each row of a run, and the run's counts after it.
+
+Key `run/row`, a duplicate's `run/row/index`. Every entry carries the run's counts in its partition
+with itself included, in one record, so there is no gap between a row and its count. The newest
+counts are kept beside the entries under `~counts/run`, derived locally, at recovery too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from rowmill.streams.core.accounting import CallTally, Counts
+from rowmill.streams.engine.tables import DurableTable
+from rowmill.topics import codec
+from rowmill.topics.contracts import RowEntry
+
+COUNTS = "~counts/"
+
+Ending = Literal["completed", "failed", "skipped"]
+
+
+class _CountsOfEntry(msgspec.Struct):
+    """The two fields of an entry that the derived counts need."""
+
+    run: str
+    counts: msgspec.Raw
+
+
+_decode_counts = msgspec.json.Decoder(_CountsOfEntry).decode
+
+
+def derive_counts(key: str, value: bytes) -> Iterable[tuple[str, bytes]]:
+    """Return the local entry that an entry of `rows` brings with it: its run's newest counts."""
+    del key
+    found = _decode_counts(value)
+    return ((COUNTS + found.run, bytes(found.counts)),)
+
+
+class RowEntries:
+    """Entries and counts of the partitions that this worker owns.
+
+    Counts move on when an entry is put, not when it is durable: the changelog keeps the order of
+    puts, and a put that fails ends the process.
+    """
+
+    def __init__(self, table: DurableTable, epoch: Callable[[int], int]) -> None:
+        self._table = table
+        self._epoch = epoch
+        self._counts: dict[tuple[int, str], Counts] = {}
+
+    def index_of(self, partition: int, run: str, row: str) -> int | None:
+        """Return the input index of the row that holds this id in the run, None where none ended.
+
+        Raises: NotOwned.
+        """
+        value = self._table.get(partition, f"{run}/{row}")
+        return None if value is None else codec.decode(RowEntry, value).index
+
+    def has_duplicate(self, partition: int, run: str, row: str, index: int) -> bool:
+        """Return whether this index was counted as a duplicate before. Raises: NotOwned."""
+        return self._table.get(partition, f"{run}/{row}/{index}") is not None
+
+    def put_ending(
+        self,
+        partition: int,
+        run: str,
+        life: int,
+        row: str,
+        index: int,
+        status: Ending,
+        calls: CallTally,
+    ) -> asyncio.Future[None]:
+        """Write a row's ending; the future resolves once it is durable. Raises: NotOwned."""
+        counts = self._counts_of(partition, run).after_row(status, calls)
+        entry = self._entry(
+            partition, run=run, life=life, row=row, index=index, status=status, counts=counts
+        )
+        return self._put(partition, f"{run}/{row}", entry, counts)
+
+    def put_duplicate(
+        self, partition: int, run: str, life: int, row: str, index: int, duplicate_of: int
+    ) -> asyncio.Future[None]:
+        """Write that `index` is a duplicate (I3). Raises: NotOwned."""
+        counts = self._counts_of(partition, run).after_duplicate()
+        entry = self._entry(
+            partition,
+            run=run,
+            life=life,
+            row=row,
+            index=index,
+            status="duplicate",
+            duplicate_of=duplicate_of,
+            counts=counts,
+        )
+        return self._put(partition, f"{run}/{row}/{index}", entry, counts)
+
+    def forget(self, partitions: set[int]) -> None:
+        """Drop what is remembered of partitions that went to another owner."""
+        for place in [place for place in self._counts if place[0] in partitions]:
+            del self._counts[place]
+
+    def _counts_of(self, partition: int, run: str) -> Counts:
+        counts = self._counts.get((partition, run))
+        if counts is None:
+            stored = self._table.get(partition, COUNTS + run)
+            counts = Counts() if stored is None else Counts.from_json(msgspec.json.decode(stored))
+        return counts
+
+    def _entry(self, partition: int, *, counts: Counts, **fields: Any) -> RowEntry:
+        return RowEntry.model_construct(
+            epoch=self._epoch(partition), counts=counts.to_json(), **fields
+        )
+
+    def _put(
+        self, partition: int, key: str, entry: RowEntry, counts: Counts
+    ) -> asyncio.Future[None]:
+        durable = self._table.put(partition, key, codec.encode(entry))
+        self._counts[partition, entry.run] = counts
+        return durable

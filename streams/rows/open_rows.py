@@ -1,0 +1,207 @@
+"""Open rows: from the slot to the durable ending, and what happens to copies of them (I3, D2, D3).
+
+The order at the end is the promise (point 1 of the architecture): the finished row is acknowledged
+on `rows.completed`, then its entry is durable, and only then is its input acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from rowmill.settings import Settings
+from rowmill.streams.core.accounting import CallTally
+from rowmill.streams.core.admission import Admission
+from rowmill.streams.engine.app import RoleApp
+from rowmill.streams.engine.delivery import Delivery
+from rowmill.streams.engine.tables import NotOwned
+from rowmill.streams.rows.entries import RowEntries
+from rowmill.streams.rows.intake import Waiting
+from rowmill.streams.rows.open_row import OpenRow
+from rowmill.streams.rows.plays import PlayShelf
+from rowmill.streams.rows.runner import RowEnding, RowRunner
+from rowmill.topics import codec
+from rowmill.topics.catalogue import ROWS_COMPLETED
+from rowmill.topics.contracts import RowCompleted, RowInput, RunRecord
+
+log = structlog.get_logger(__name__)
+
+
+class OpenRows:
+    """The rows that are open in this worker."""
+
+    def __init__(
+        self,
+        app: RoleApp,
+        settings: Settings,
+        shelf: PlayShelf,
+        runner: RowRunner,
+        entries: RowEntries,
+        admission: Admission[Waiting],
+    ) -> None:
+        self._app = app
+        self._row_bytes_max = settings.row_bytes_max
+        self._shelf = shelf
+        self._runner = runner
+        self._entries = entries
+        self._admission = admission
+        self._open: dict[tuple[str, str], OpenRow] = {}
+
+    def connect(self, slot_free: Callable[[], None], failed: Callable[[RunRecord], None]) -> None:
+        """Name whom to tell of a free slot, and of a failed row."""
+        self._slot_free = slot_free
+        self._failed = failed
+
+    def admit(self, waiting: Waiting, run: RunRecord) -> bool:
+        """Open a row that got a slot. Returns: False where it ended before and takes none."""
+        partition = waiting.delivery.partition
+        ended = self._entries.index_of(partition, run.run, waiting.row)
+        if ended is not None:
+            self._copy_of(ended, waiting, run)
+            return False
+        known = self._open.get((run.run, waiting.row))
+        if known is not None:
+            if known.index == waiting.index:
+                known.deliveries.append(waiting.delivery)
+            else:
+                self._copy_of(known.index, waiting, run)
+            return False
+        row = OpenRow(run, run.life, waiting.row, waiting.index, partition, [waiting.delivery])
+        self._open[run.run, waiting.row] = row
+        record = codec.decode(RowInput, waiting.delivery.value)
+        if record.refused is not None:
+            self._end(row, record, RowEnding("failed", error=record.refused))
+        elif self._shelf.play(run).dataset.pure:
+            self._end(row, record, self._runner.run_pure(row, record))
+        else:
+            row.task = asyncio.create_task(self._run(row, record))
+        return True
+
+    def works_on(self, delivery: Delivery) -> bool:
+        """True where an open row will acknowledge that record."""
+        return any(delivery in row.deliveries for row in self._open.values())
+
+    def lost(self, partitions: set[int]) -> None:
+        """Cancel the rows of partitions that went to another owner: it runs them from the top."""
+        for row in [row for row in self._open.values() if row.partition in partitions]:
+            if row.task is not None:
+                row.task.cancel()
+            self._close(row)
+
+    def _copy_of(self, index: int, waiting: Waiting, run: RunRecord) -> None:
+        """The same index again is a redelivery, another one a duplicate that counts once (I3)."""
+        delivery = waiting.delivery
+        partition = delivery.partition
+        if index == waiting.index or self._entries.has_duplicate(
+            partition, run.run, waiting.row, waiting.index
+        ):
+            delivery.ack()
+            return
+        durable = self._entries.put_duplicate(
+            partition, run.run, run.life, waiting.row, waiting.index, duplicate_of=index
+        )
+        durable.add_done_callback(lambda done: _ack_once_done(done, [delivery]))
+
+    async def _run(self, row: OpenRow, record: RowInput) -> None:
+        try:
+            ending = await self._runner.run(row, record)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            log.exception("row_broke", run=row.run.run, row=row.row)
+            self._app.end(error)
+        else:
+            if not row.closed:
+                self._end(row, record, ending)
+
+    def _end(self, row: OpenRow, record: RowInput, ending: RowEnding) -> None:
+        completed = self._completed(row, record, ending)
+        value = codec.encode(completed)
+        if len(value) > self._row_bytes_max:
+            ending = self._too_large(row, len(value), ending.calls)
+            completed = self._completed(row, record, ending, values={})
+            value = codec.encode(completed)
+        sent = self._app.produce(
+            ROWS_COMPLETED,
+            key=row.row,
+            value=value,
+            partition=row.partition,
+            headers=codec.headers(
+                completed,
+                id_=f"{row.run.run}/{row.row}",
+                source=self._app.conf.id,
+                run=row.run.run,
+            ),
+        )
+        sent.add_done_callback(lambda done: self._published(row, ending, done))
+
+    def _completed(
+        self,
+        row: OpenRow,
+        record: RowInput,
+        ending: RowEnding,
+        values: dict[str, object] | None = None,
+    ) -> RowCompleted:
+        return RowCompleted.model_construct(
+            kind="row",
+            run=row.run.run,
+            run_number=row.run.number,
+            life=row.life,
+            epoch=self._app.epoch(row.partition),
+            dataset=record.dataset,
+            row=row.row,
+            index=row.index,
+            status=ending.status,
+            error=ending.error,
+            failed_column=ending.failed_column,
+            values=record.values if values is None else values,
+            cells=ending.cells if values is None else {},
+        )
+
+    def _too_large(self, row: OpenRow, size_bytes: int, calls: CallTally) -> RowEnding:
+        where = f'dataset("{row.run.dataset}").row("{row.row}")'
+        return RowEnding(
+            "failed",
+            error=f"{where}: {size_bytes} bytes with its outputs; the limit is "
+            f"{self._row_bytes_max} (ROWMILL_ROW_BYTES_MAX)",
+            calls=calls,
+        )
+
+    def _published(self, row: OpenRow, ending: RowEnding, done: asyncio.Future[object]) -> None:
+        if row.closed or done.cancelled() or done.exception() is not None:
+            return  # the partition is another owner's, or the engine ends this process
+        try:
+            durable = self._entries.put_ending(
+                row.partition,
+                row.run.run,
+                row.life,
+                row.row,
+                row.index,
+                ending.status,
+                ending.calls,
+            )
+        except NotOwned:
+            self._close(row)
+            return
+        durable.add_done_callback(lambda done: self._durable(row, ending, done))
+
+    def _durable(self, row: OpenRow, ending: RowEnding, done: asyncio.Future[None]) -> None:
+        _ack_once_done(done, row.deliveries)
+        self._close(row)
+        if ending.status == "failed":
+            self._failed(row.run)
+        self._slot_free()
+
+    def _close(self, row: OpenRow) -> None:
+        if not row.closed:
+            row.closed = True
+            del self._open[row.run.run, row.row]
+            self._admission.ended((row.run.run, row.life))
+
+
+def _ack_once_done(done: asyncio.Future[None], deliveries: list[Delivery]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        for delivery in deliveries:
+            delivery.ack()

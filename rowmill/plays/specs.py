@@ -61,10 +61,18 @@ class ProviderSpec(Spec):
     def _http_url(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"base_url must be http(s)://host[:port][/path], got {url!r}")
+            raise ValueError("must be http(s)://host[:port][/path]")
         if parts.username or parts.password:
-            raise ValueError("base_url must not carry a password; use auth=")
+            raise ValueError("must not carry a password; use auth=")
         return url.rstrip("/")
+
+    @field_validator("headers")
+    @classmethod
+    def _no_secret(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name in headers:
+            if name.lower() in ("authorization", "proxy-authorization", "cookie"):
+                raise ValueError(f"{name} would carry a secret into the topics; use auth=")
+        return headers
 
     @property
     def host(self) -> str:
@@ -92,5 +100,5 @@ class ToolSpec(Spec):
     @classmethod
     def _absolute_path(cls, path: str) -> str:
         if not path.startswith("/"):
-            raise ValueError(f"path must start with '/', got {path!r}")
+            raise ValueError("must start with '/'")
         return path

@@ -46,8 +46,31 @@ def digest(value: Any) -> str:
 def row_id(dataset: str, key: Any | None, values: Mapping[str, Any]) -> str:
     """Return a row's identity (I1): of its explicit key, or of the whole cleaned input row."""
     return digest(
-        ["row", dataset, "values", dict(values)] if key is None else ["row", dataset, "key", key]
+        ["row", dataset, "values", dict(cleaned(values))]
+        if key is None
+        else ["row", dataset, "key", key]
     )
+
+
+def refused_row_id(dataset: str, index: int) -> str:
+    """Return the identity of an input row that can't run: its place, so it is no one's duplicate.
+
+    `index`: place in the input, from 0.
+    """
+    return digest(["row", dataset, "refused", index])
+
+
+def cleaned(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an input row without NUL characters in its texts; the same object where it has none.
+
+    PostgreSQL refuses NUL in text and in jsonb; removed at the door, both databases keep the same.
+    """
+    if not any(isinstance(value, str) and "\0" in value for value in values.values()):
+        return values
+    return {
+        name: value.replace("\0", "") if isinstance(value, str) else value
+        for name, value in values.items()
+    }
 
 
 def receipt_key(

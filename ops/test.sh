@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# The one door to all checks:  bash ops/test.sh [STAGE ...]
+#   lint types unit property integration faults docs   what runs without a name, in this order
+#   containers                                         Docker: compose and testcontainers, for real
+# Each stage's time is printed. The exit code is 0 only if every stage passed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+stages=("$@")
+. ops/env.sh dev
+[ ${#stages[@]} -gt 0 ] || stages=(lint types unit property integration faults docs)
+
+lint() {
+  ruff check . && ruff format --check . && codespell && lint-imports --no-cache
+}
+
+types() {
+  mypy && mypy examples
+}
+
+run_tests() { # ARGUMENTS of pytest: its exit 5, no test found, is a folder that waits for its first
+  local code=0
+  pytest -q "$@" || code=$?
+  [ "$code" = 5 ] || return "$code"
+}
+
+tests() { # FOLDER
+  [ ! -d "tests/$1" ] || run_tests "tests/$1"
+}
+
+unit() { tests unit; }
+property() { tests property && tests simulation && tests conformance; }
+integration() { say_broker && tests integration; }
+faults() { say_broker && tests faults; }
+docs() { run_tests --doctest-modules rowmill && tests docs; }
+containers() { bash ops/compose/containers.sh; }
+
+say_broker() {
+  if [ -n "${ROWMILL_KAFKA:-}" ]; then
+    echo "broker: the cluster that ROWMILL_KAFKA names, $ROWMILL_KAFKA"
+  else
+    echo "broker: embedded, Apache Kafka $(python -c 'from rowmill.ops.kafka.jars import KAFKA_VERSION as v; print(v)')"
+  fi
+}
+
+failed=()
+summary=()
+for stage in "${stages[@]}"; do
+  case "$stage" in
+    lint | types | unit | property | integration | faults | docs | containers) ;;
+    *) echo "no stage \"$stage\": lint types unit property integration faults docs containers" >&2; exit 2 ;;
+  esac
+  echo "== $stage"
+  began=$SECONDS
+  if "$stage"; then outcome=passed; else outcome=FAILED; failed+=("$stage"); fi
+  summary+=("$(printf '%-12s %s %4d s' "$stage" "$outcome" $((SECONDS - began)))")
+done
+echo "=="
+printf '%s\n' "${summary[@]}"
+[ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]} ($SECONDS s)"; exit 1; }
+echo "all passed ($SECONDS s)"

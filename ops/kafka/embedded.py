@@ -26,6 +26,7 @@ from rowmill.ops.kafka.java import find_java
 from rowmill.ops.kafka.layout import Layout, configured_port, java_options, properties
 from rowmill.ops.kafka.locks import exclusive
 from rowmill.ops.kafka.probe import cluster_id
+from rowmill.ops.kafka.process import Record
 from rowmill.settings import Settings
 
 READY_TIMEOUT_S = 60
@@ -135,7 +136,8 @@ def _join(settings: Settings, layout: Layout) -> Broker | None:
         if lost is None:
             return None
         port = configured_port(layout.properties.read_text())
-        found = lost, process.write_record(layout.state, lost, port)
+        found = lost, Record(lost.pid, port, lost.create_time())
+        process.write_record(layout.state, found[1])
     broker, record = found
     if record.port != settings.kafka_port:
         raise PortDiffers(record.port, settings.kafka_port)
@@ -153,9 +155,12 @@ def _start(settings: Settings, layout: Layout, report: Report) -> Broker:
     layout.properties.write_text(properties(layout.data, port, _free_port()))
     log_start = layout.log.stat().st_size if layout.log.exists() else 0
     command = [*base, process.MAIN_CLASS, str(layout.properties)]
-    broker = process.spawn(command, layout.log, layout.root)
     try:
-        process.write_record(layout.state, broker, port)
+        broker = process.spawn(command, layout.log, layout.root)
+    except psutil.NoSuchProcess as error:  # it died before it was looked at
+        raise diagnosis.why_it_died(layout, log_start) from error
+    try:
+        process.write_record(layout.state, Record(broker.pid, port, time.time()))
         _wait_ready(layout, broker, port, cluster, log_start)
     except BaseException:
         process.end(broker)

@@ -35,6 +35,7 @@ def spawn(command: list[str], log: Path, directory: Path) -> psutil.Process:
 
     The shell ends at once, so the broker is nobody's child: no zombie stays when it is killed, and
     Ctrl-C in the caller's terminal does not reach it.
+    Raises: psutil.NoSuchProcess if it died at once.
     """
     if log.exists() and log.stat().st_size > _LOG_BYTES_MAX:
         log.replace(log.with_suffix(".log.1"))
@@ -74,13 +75,11 @@ def recorded(state: Path, properties: Path) -> tuple[psutil.Process, Record] | N
     return (found, record) if found else None
 
 
-def write_record(state: Path, broker: psutil.Process, port: int) -> Record:
+def write_record(state: Path, record: Record) -> None:
     """Write `broker.json`, whole or not at all."""
-    record = Record(broker.pid, port, broker.create_time())
     staged = state.with_suffix(".new")
     staged.write_text(json.dumps(asdict(record)))
     staged.replace(state)
-    return record
 
 
 def unrecorded(properties: Path) -> psutil.Process | None:

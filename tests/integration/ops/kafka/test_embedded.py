@@ -32,6 +32,13 @@ def own(tmp_path: Path) -> Iterator[OwnBroker]:
     found.stop()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnBroker]:
+    """One running broker for the tests that leave it as it was."""
+    with OwnBroker(tmp_path_factory.mktemp("shared") / "home") as found:
+        yield found
+
+
 async def _write(bootstrap: str, topic: str, values: list[bytes]) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
@@ -55,12 +62,11 @@ async def _read(bootstrap: str, topic: str, count: int) -> list[bytes]:
     return found
 
 
-def test_starting_twice_is_one_broker(own: OwnBroker) -> None:
-    first = own.start()
-    second = own.start()
-    assert not first.already_running
-    assert second.already_running
-    assert (second.pid, second.bootstrap) == (first.pid, first.bootstrap)
+def test_starting_twice_is_one_broker(shared: OwnBroker) -> None:
+    running = embedded.status(shared.settings)
+    again = shared.start()
+    assert again.already_running
+    assert (again.pid, again.bootstrap) == (running.pid, running.bootstrap)
 
 
 def test_concurrent_starts_make_one_broker(own: OwnBroker) -> None:
@@ -100,18 +106,18 @@ async def test_stop_and_restart_keep_what_was_acknowledged(own: OwnBroker) -> No
     assert await _read(own.bootstrap, "kept", 1) == [b"one"]
 
 
-async def test_a_record_of_a_full_row_fits(own: OwnBroker) -> None:
-    own.start()
-    producer_limit = AIOKafkaProducer(bootstrap_servers=own.bootstrap, max_request_size=2 << 20)
-    await _write(own.bootstrap, "wide", [])
+async def test_a_record_of_a_full_row_fits(shared: OwnBroker) -> None:
+    shared.start()
+    producer_limit = AIOKafkaProducer(bootstrap_servers=shared.bootstrap, max_request_size=2 << 20)
+    await _write(shared.bootstrap, "wide", [])
     await producer_limit.start()
     await producer_limit.send_and_wait("wide", os.urandom(1_000_000))
     await producer_limit.stop()
 
 
-def test_it_stays_under_400_mb_and_on_this_machine_only(own: OwnBroker) -> None:
-    pid = own.start().pid
-    assert 0 < embedded.status(own.settings).rss_mb < 400
+def test_it_stays_under_400_mb_and_on_this_machine_only(shared: OwnBroker) -> None:
+    pid = shared.start().pid
+    assert 0 < embedded.status(shared.settings).rss_mb < 400
     listening = {
         connection.laddr.ip.removeprefix("::ffff:")
         for connection in psutil.Process(pid).net_connections("tcp")
@@ -120,9 +126,9 @@ def test_it_stays_under_400_mb_and_on_this_machine_only(own: OwnBroker) -> None:
     assert listening == {"127.0.0.1"}
 
 
-def test_its_files_are_readable_by_their_owner_only(own: OwnBroker) -> None:
-    own.start()
-    layout = Layout.of(own.settings)
+def test_its_files_are_readable_by_their_owner_only(shared: OwnBroker) -> None:
+    shared.start()
+    layout = Layout.of(shared.settings)
     assert stat.S_IMODE(layout.root.stat().st_mode) == 0o700
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in layout.data.rglob("*")}
     assert {path for path, mode in modes.items() if mode & 0o077} == set()
@@ -150,16 +156,16 @@ def test_a_recycled_pid_is_never_killed(own: OwnBroker) -> None:
     bystander.communicate(b"\n")
 
 
-def test_a_port_held_by_another_kafka_is_named(own: OwnBroker, tmp_path: Path) -> None:
-    pid = own.start().pid
-    other = Settings(home=tmp_path / "other", kafka="", kafka_port=own.settings.kafka_port)
+def test_a_port_held_by_another_kafka_is_named(shared: OwnBroker, tmp_path: Path) -> None:
+    pid = shared.start().pid
+    other = Settings(home=tmp_path / "other", kafka="", kafka_port=shared.settings.kafka_port)
     with pytest.raises(PortTaken, match=rf"java \(pid {pid}\).*ROWMILL_KAFKA_PORT=PORT"):
         embedded.start(other)
 
 
-def test_another_port_than_the_running_brokers_is_refused(own: OwnBroker) -> None:
-    own.start()
-    other = own.settings.model_copy(update={"kafka_port": free_port()})
+def test_another_port_than_the_running_brokers_is_refused(shared: OwnBroker) -> None:
+    shared.start()
+    other = shared.settings.model_copy(update={"kafka_port": free_port()})
     with pytest.raises(PortDiffers, match="rowmill kafka stop"):
         embedded.start(other)
 

@@ -1,0 +1,150 @@
+"""From an assignment to the first event, and from a revoke to the last commit: the one sequence.
+
+    assigned:  read changelogs -> raise epochs, acknowledged -> on_partitions_ready -> seek -> deliver
+    revoked:   stop delivering -> on_partitions_lost -> flush -> commit -> close stores
+
+Faust spreads this over app, conductor, consumer, table manager and recovery, whose tasks race: what
+is delivered between the seek and the resume is lost (596), `on_recover` swallows exceptions, and
+`stream_wait_empty` waits at a rebalance for messages that wait for another topic. Rebalances are
+eager: every join revokes all partitions of all members, and the same may come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, cast
+
+import structlog
+from aiokafka import TopicPartition
+from faust.types import TP
+
+from rowmill.streams.engine.commit import RoleConsumer
+from rowmill.streams.engine.intake import Intake
+from rowmill.streams.engine.producer import DeliveryFailed, StrictProducer
+from rowmill.streams.engine.recovery import Recovery
+from rowmill.streams.engine.stores import PartitionStore
+from rowmill.streams.engine.tables import DurableTable, OwnedPartition
+
+if TYPE_CHECKING:
+    from rowmill.streams.engine.app import RoleApp
+
+log = structlog.get_logger(__name__)
+
+Hook = Callable[[set[int]], Awaitable[None]]
+
+
+class Ownership:
+    """Which partitions this process owns now, and since which epoch."""
+
+    def __init__(self, app: RoleApp) -> None:
+        self._app = app
+        self.partitions: set[int] = set()
+        self.epochs: dict[int, int] = {}
+        self.ready = asyncio.Event()
+        self._taking: asyncio.Task[None] | None = None
+        self._told: set[int] = set()
+        self._stores: dict[TopicPartition, PartitionStore] = {}
+        self._turn = asyncio.Lock()
+
+    async def assigned(self, tps: set[TP]) -> None:
+        """Begin to take over `tps`; returns at once. The group's heartbeat waits for the return."""
+        await self.revoked()
+        self._taking = asyncio.get_running_loop().create_task(self._take_over(tps))
+
+    async def revoked(self) -> None:
+        """Give everything up, committed as far as it goes. Idempotent."""
+        async with self._turn:
+            if self._taking is not None:
+                self._taking.cancel()
+                await asyncio.wait([self._taking])
+                self._taking = None
+            self.ready.clear()
+            consumer, intake = self._consumer, self._intake
+            consumer.fetching.clear()
+            intake.clear_queues()
+            lost, self._told = self._told, set()
+            if lost:
+                await self._tell(self._app.on_partitions_lost, lost)
+                if not self._app.crashed:
+                    await self._settle(consumer)
+            consumer.end()
+            intake.clear_queues()
+            self._close_stores()
+            self.partitions = set()
+            self.epochs = {}
+
+    async def _take_over(self, tps: set[TP]) -> None:
+        try:
+            partitions = {tp.partition for tp in tps}
+            if tps:
+                await self._recover(partitions)
+                self.partitions = partitions
+                await self._raise_epochs(partitions)
+                self._told = set(partitions)
+                await self._tell(self._app.on_partitions_ready, partitions)
+                await self._consumer.begin(tps)
+            log.info("partitions_ready", partitions=sorted(partitions), epochs=self.epochs)
+            self.ready.set()
+            await self._app.on_rebalance_complete.send()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            await self._app.crash(error)
+
+    async def _recover(self, partitions: set[int]) -> None:
+        tables = self._tables
+        for table in tables:
+            for partition in sorted(partitions):
+                store = PartitionStore(table.path / str(partition))
+                self._stores[TopicPartition(table.changelog, partition)] = store
+        by_topic = {table.changelog: table for table in tables}
+        await Recovery(self._app.client_options, self._stores, by_topic).run()
+        for tp, store in self._stores.items():
+            table = by_topic[tp.topic]
+            table.own(tp.partition, OwnedPartition(table.name, tp.partition, store, self._app.fail))
+        self._stores = {}
+
+    async def _raise_epochs(self, partitions: set[int]) -> None:
+        """Begin an epoch of each partition, higher than any its changelogs tell of, and wait."""
+        tables = self._tables
+        waiting = []
+        for partition in sorted(partitions) if tables else ():
+            epoch = 1 + max(table.last_epoch(partition) for table in tables)
+            self.epochs[partition] = epoch
+            instance = self._app.instance
+            waiting += [table.raise_epoch(partition, epoch, instance) for table in tables]
+        await asyncio.gather(*waiting)
+
+    async def _tell(self, hooks: list[Hook], partitions: set[int]) -> None:
+        for hook in hooks:
+            await hook(set(partitions))
+
+    async def _settle(self, consumer: RoleConsumer) -> None:
+        """Deliver what is on its way and commit. A failed delivery commits nothing."""
+        try:
+            await cast(StrictProducer, self._app.producer).flush()
+            for table in self._tables:
+                table.store_acknowledged()
+            await consumer.commit()
+        except DeliveryFailed as error:
+            log.error("not_committed", reason=str(error))
+
+    def _close_stores(self) -> None:
+        for table in self._tables:
+            table.close()
+        for store in self._stores.values():
+            store.close()
+        self._stores = {}
+
+    @property
+    def _consumer(self) -> RoleConsumer:
+        return cast(RoleConsumer, self._app.consumer)
+
+    @property
+    def _intake(self) -> Intake:
+        return cast(Intake, self._app.topics)
+
+    @property
+    def _tables(self) -> list[DurableTable]:
+        return list(cast("dict[str, DurableTable]", self._app.tables).values())

@@ -1,0 +1,105 @@
+"""Run a role's app until it is told to stop, and say how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+import uvloop
+from aiokafka.errors import KafkaError
+
+from rowmill.errors import RowmillError
+from rowmill.streams.engine.watchdog import Watchdog
+from rowmill.topics.creation import check_topics
+
+if TYPE_CHECKING:
+    from rowmill.streams.engine.app import RoleApp
+
+log = structlog.get_logger(__name__)
+
+STOP_WITHIN_S = 30.0
+"""A stop that takes longer (broker away) ends the process: dying is safe, hanging is not."""
+
+EXIT_CRASH = 1
+EXIT_INFRASTRUCTURE = 3
+
+
+def run(app: RoleApp, *, on_ready: Callable[[], None]) -> int:
+    """Run `app` on uvloop until SIGTERM, SIGINT or a fault, and return the exit code.
+
+    `on_ready` is called once, when the first assignment is ready (or empty). 0: stopped as told, work
+    committed, group left. 3: broker, disk or another process is not as needed, with a sentence in the
+    log. 1: a fault of the code. The watchdog ends the process by itself (`watchdog.EXIT_WATCHDOG`).
+    """
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(app, on_ready))
+    except RowmillError as error:
+        log.error("worker_failed", reason=str(error))
+        return error.exit_code
+    finally:
+        app.directory.release()
+
+
+async def _serve(app: RoleApp, on_ready: Callable[[], None]) -> int:
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    # Workers create and alter nothing; a missing topic or another partition count is told here.
+    await check_topics(app.settings)
+    watchdog = Watchdog(app)
+    watchdog.start()
+    try:
+        try:
+            for hook in app.before_start:
+                await hook()
+            await app.start()
+            await _until_any(app.ownership.ready.wait(), told.wait(), app._crashed.wait())
+            if app.ownership.ready.is_set() and not app.crashed:
+                on_ready()
+            await _until_any(told.wait(), app._crashed.wait())
+        except (KafkaError, RowmillError) as error:
+            app.crash_reason = error
+            app._crashed.set()
+        return await _stop(app)
+    finally:
+        watchdog.stop()
+        for hook in app.after_stop:
+            await hook()
+
+
+async def _stop(app: RoleApp) -> int:
+    code = _exit_code(app)
+    app.stopping = True
+    within_s = STOP_WITHIN_S + app.settings.drain_s
+    try:
+        await asyncio.wait_for(app.stop(), within_s)
+    except TimeoutError:
+        log.error("stop_took_too_long", within_s=within_s)
+        # Service threads and stores of a half-stopped app would keep the process.
+        os._exit(code or EXIT_INFRASTRUCTURE)
+    return code or _exit_code(app)
+
+
+def _exit_code(app: RoleApp) -> int:
+    if not app.crashed:
+        return 0
+    reason = app.crash_reason
+    log.error("worker_failed", reason=str(reason), kind=type(reason).__name__)
+    if isinstance(reason, RowmillError):
+        return reason.exit_code
+    return EXIT_INFRASTRUCTURE if isinstance(reason, KafkaError | OSError) else EXIT_CRASH
+
+
+async def _until_any(*waits: object) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]  # type: ignore[call-overload]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -102,13 +102,19 @@ class CompiledDataset:
         found = {work.tool.id: work.tool.spec for work in works if isinstance(work, ToolWork)}
         return tuple(found.values())
 
-    def identify(self, values: Mapping[str, Any], index: int) -> Identified:
+    def identify(
+        self, values: Mapping[str, Any], index: int, refused: str | None = None
+    ) -> Identified:
         """Return who an input row is (I1). Never raises for what the row or the key function does.
+
+        Args: `index`: place in the input, from 0. `refused`: why its reader refused the row.
 
         A row whose key is empty or can't be worked out is refused: alone, under an identity of its
         own (of its index), so it is nobody's duplicate. A blank row has none to fail by: it is
         identified as a whole and skipped (`qualifies`).
         """
+        if refused is not None:
+            return self._refuse(index, refused)
         if self.key_of is None or is_blank(values):
             return Identified(row_id(self.name, None, values))
         try:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Never
+from typing import Any, Never, TypeVar
 
 from rowmill.errors import PlayError
 from rowmill.plays import checks
 from rowmill.plays.compiled import CompiledDataset, compile_dataset
 from rowmill.plays.datasets import Dataset
-from rowmill.plays.modules import Source, execute, find
+from rowmill.plays.modules import Executed, Source, execute, find
 from rowmill.plays.params import bound_to
 from rowmill.plays.providers import Provider
 from rowmill.plays.sites import shown
 from rowmill.plays.specs import ProviderSpec, ToolSpec
 from rowmill.plays.tools import Tool, ToolCall
+
+Found = TypeVar("Found", Tool, Provider)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,11 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class LoadedPlay:
-    """A play that passed all checks. `params`: all parameters with their values, as JSON."""
+    """A play that passed all checks. `params`: all parameters with their values, as JSON.
+
+    `tools`, `providers`: all that its code can reach; `needed_providers`: those of tools that its
+    columns ask or that it has names for.
+    """
 
     reference: Reference
     dataset: CompiledDataset
@@ -44,7 +50,7 @@ class LoadedPlay:
     tools: list[ToolSpec]
     params: Mapping[str, Any]
     declared: Dataset
-    declared_providers: tuple[Provider, ...]
+    needed_providers: tuple[Provider, ...]
 
     def check_input(self, columns: Sequence[str], source: str = "the input") -> None:
         """Check that an input fits: its key columns, and what `col()` and `replace=` name.
@@ -56,16 +62,16 @@ class LoadedPlay:
         checks.check_replaced(self.declared, columns)
 
     def check_secrets(self, is_set: Callable[[str], bool]) -> None:
-        """Check that every secret is set that the play's providers name; at the start of a run.
+        """Check that every secret is set that the play needs; at the start of a run.
 
         Raises: PlayError naming the secret and how to set it.
         """
-        checks.check_secrets(self.declared_providers, is_set)
+        checks.check_secrets(self.needed_providers, is_set)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Names of the secrets that the play's providers need, each once."""
-        auths = (provider.auth for provider in self.providers)
+        """Names of the secrets that the play needs, each once."""
+        auths = (provider.spec.auth for provider in self.needed_providers)
         return tuple(dict.fromkeys(auth.secret for auth in auths if auth is not None))
 
 
@@ -90,8 +96,9 @@ def load(
         executed = execute(found)
         binding.check_all_known()
     dataset = _the_dataset(executed.module, found)
-    tools = _tools(executed.module, dataset)
-    providers = _providers(executed.module, tools)
+    named = _named_tools(executed.module, dataset)
+    tools = _distinct([*named, *_reachable_tools(executed)])
+    providers = _distinct(tool.provider for tool in tools)
     checks.check_tools(tools, providers)
     for provider in providers:
         checks.check_limits(provider)
@@ -108,7 +115,7 @@ def load(
         tools=list({tool.id: tool.spec for tool in tools}.values()),
         params=binding.values(),
         declared=dataset,
-        declared_providers=tuple(providers),
+        needed_providers=tuple(_distinct(tool.provider for tool in named)),
     )
     if input_columns is not None:
         play.check_input(input_columns, source)
@@ -140,18 +147,27 @@ def _the_dataset(module: ModuleType, found: Source) -> Dataset:
     return datasets[0]
 
 
-def _tools(module: ModuleType, dataset: Dataset) -> list[Tool]:
-    """Return the tools of the module's names and of the dataset's declarative columns, each once."""
-    found = [value for value in vars(module).values() if isinstance(value, Tool)]
+def _named_tools(module: ModuleType, dataset: Dataset) -> list[Tool]:
+    """Return the tools that the play's columns ask, and those it has names for."""
     sources = (column.source for column in dataset.columns)
-    found += [source.tool for source in sources if isinstance(source, ToolCall)]
-    return list({id(tool): tool for tool in found}.values())
+    asked = [source.tool for source in sources if isinstance(source, ToolCall)]
+    return _distinct([*_tools_in(module), *asked])
 
 
-def _providers(module: ModuleType, tools: Sequence[Tool]) -> list[Provider]:
-    found = [value for value in vars(module).values() if isinstance(value, Provider)]
-    found += [tool.provider for tool in tools]
-    return list({id(provider): provider for provider in found}.values())
+def _reachable_tools(executed: Executed) -> Iterator[Tool]:
+    """Yield the tools of modules that the play imported: its resolvers may ask `crm.profile`."""
+    imported = (value for value in vars(executed.module).values() if isinstance(value, ModuleType))
+    for module in (*executed.beside, *imported):
+        yield from _tools_in(module)
+
+
+def _tools_in(module: ModuleType) -> list[Tool]:
+    return [value for value in list(vars(module).values()) if isinstance(value, Tool)]
+
+
+def _distinct(found: Iterable[Found]) -> list[Found]:
+    """Return the objects in order, each once."""
+    return list({id(one): one for one in found}.values())
 
 
 def _name(found: Source) -> str:

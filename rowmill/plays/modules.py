@@ -55,9 +55,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """A play's module after it ran, and the digest of its sources."""
+    """A play's module after it ran, the modules beside it, and the digest of all their sources."""
 
     module: ModuleType
+    beside: tuple[ModuleType, ...]
     digest: str
 
 
@@ -110,8 +111,9 @@ def execute(source: Source) -> Executed:
             if isinstance(error, KeyboardInterrupt):
                 raise
             raise _problem(source, error) from error
-        parts = {name: _sha256(file.read_bytes()) for name, file in local.files().items()}
-    return Executed(module, digest({"": _sha256(text), **parts}))
+        beside = tuple(sys.modules[own] for own in local.names())
+        parts = {own: _sha256(file.read_bytes()) for own, file in local.files().items()}
+    return Executed(module, beside, digest({"": _sha256(text), **parts}))
 
 
 @contextmanager

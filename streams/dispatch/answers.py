@@ -55,7 +55,7 @@ def result_of(receipt: Receipt, waiter: Waiter, epoch: int) -> ProviderResult:
         receipt=receipt.key,
         tool=receipt.tool,
         provider=receipt.provider,
-        status=receipt.state,
+        status=receipt.state,  # type: ignore[arg-type]  # final, by the caller's word
         output=receipt.output,
         error=error,
         reused=not bought,

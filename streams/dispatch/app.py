@@ -47,7 +47,7 @@ class Dispatch:
             bytes_max=settings.receipt_bytes_max,
             new_id=_new_id,
             chance=random.random,
-            crash=app.end,
+            crash=app.fail,
         )
         lanes = Lanes(
             self._clock,

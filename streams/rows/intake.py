@@ -145,7 +145,7 @@ class Intake:
         return life < record.life or record.state in OVER
 
     def _in_place(self, row: str, partition: int) -> bool:
-        return (murmur2(row.encode()) & 0x7FFFFFFF) % self._partitions == partition
+        return bool((murmur2(row.encode()) & 0x7FFFFFFF) % self._partitions == partition)
 
     def _queue(self, delivery: Delivery, run: str, life: int, row: str, index: int) -> None:
         waiting = Waiting(delivery, row, index)

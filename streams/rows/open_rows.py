@@ -111,7 +111,7 @@ class OpenRows:
             raise
         except Exception as error:
             log.exception("row_broke", run=row.run.run, row=row.row)
-            self._app.end(error)
+            self._app.fail(error)
         else:
             if not row.closed:
                 self._end(row, record, ending)

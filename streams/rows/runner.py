@@ -35,7 +35,7 @@ class RowEnding:
     """How a row ended, with the cells it got so far and what its calls cost."""
 
     status: RowStatus
-    cells: Mapping[str, Cell] = field(default_factory=dict)
+    cells: dict[str, Cell] = field(default_factory=dict)
     error: str | None = None
     failed_column: str | None = None
     calls: CallTally = field(default_factory=CallTally)

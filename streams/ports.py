@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rowmill.errors import InfrastructureError, RowmillError
 from rowmill.plays.specs import ProviderSpec, ToolSpec
+from rowmill.streams.core.chunks import Chunk
 from rowmill.streams.core.outcomes import Outcome
-from rowmill.topics.contracts import RowCompleted
+from rowmill.streams.core.row_writes import RowWrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +70,35 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """Consecutive records of one partition of `rows.completed` for one sheet.
+class Source:
+    """Whose offsets a sheet keeps: a reader of a topic, apart for each cluster.
 
-    `start`: offset the sheet must be at (its `next`); `end`: what it is at afterwards. `offsets[i]`
-    belongs to `rows[i]`, so that records below `next` can be dropped.
+    `reader`: the sink's group and the cluster's id, so that a cluster that was made anew, or
+    another one, is not taken for the one the sheet knows.
     """
 
     reader: str
     topic: str
-    partition: int
-    start: int
-    end: int
-    rows: Sequence[RowCompleted] = field(default_factory=tuple)
-    offsets: Sequence[int] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """What a flush came to. `next_offsets`: the sheet's `next` of each partition of the chunk;
+    `written`: rows put in, replaced or given cells; `ignored`: rows of a lower writer, patches of
+    an ended row; `had`: rows that the sheet already had from an earlier flush of these offsets.
+    """
+
+    next_offsets: Mapping[int, int]
+    written: int = 0
+    ignored: int = 0
+    had: int = 0
 
 
 class Sheet(Protocol):
-    """A table that the user watches, written by the sink only (point 7 of the architecture)."""
+    """A table that the user watches, written by the sink only (point 7 of the architecture).
+
+    Not thread-safe: the sink calls it from one thread. Each method may raise SheetUnwritable.
+    """
 
     def prepare(
         self, dataset: str, input_columns: Sequence[str], output_columns: Sequence[str]
@@ -93,18 +106,43 @@ class Sheet(Protocol):
         """Create the dataset's table, or add the columns it lacks. Idempotent."""
         ...
 
-    def next_offset(self, reader: str, topic: str, partition: int) -> int | None:
-        """Return the offset the sheet wants next, None where it never saw the partition."""
+    def next_offsets(self, source: Source) -> Mapping[int, int]:
+        """Return the offset the sheet wants next, of every partition it ever saw."""
         ...
 
-    def flush(self, chunk: Chunk) -> int:
-        """Write a chunk in one transaction whose first statement advances `next`.
+    def flush(self, source: Source, chunk: Chunk[RowWrite]) -> Flushed:
+        """Write a chunk in one transaction whose first statements advance `next`.
 
-        Returns: the sheet's `next` afterwards. Where it was not at `chunk.start` nothing is written
-        twice: records below `next` are dropped. Raises: SheetUnwritable, with the cause.
+        Where `next` is not at a span's start, the transaction is rolled back and tried again
+        without the records below `next`: nothing is written twice.
+
+        Raises: SheetUnwritable, with the cause: try again later. SheetBehind where `next` is below
+        a span's start: records in between are missing, read from `next` again. RowsRefused where
+        the store takes the chunk but for some rows: nothing was written; leave them out.
         """
         ...
 
     def close(self) -> None:
-        """Close connections; on SQLite give up the exclusive writer lock."""
+        """Close connections; give up the exclusive writer's lock."""
         ...
+
+
+class SheetUnusable(InfrastructureError):
+    """The sheet's URL, file or format is not as needed: somebody has to act."""
+
+
+class SheetUnwritable(InfrastructureError):
+    """The sheet can't be written now: locked, full, gone. Trying again may help."""
+
+
+class SheetBehind(InfrastructureError):
+    """The sheet lacks records that this sink passed on before: it was replaced by an older one."""
+
+
+class RowsRefused(RowmillError):
+    """Rows that the store can't hold. `reasons`: by (partition, offset)."""
+
+    def __init__(self, reasons: Mapping[tuple[int, int], str]) -> None:
+        self.reasons = dict(reasons)
+        first = next(iter(self.reasons.items()))
+        super().__init__(f"{len(self.reasons)} rows refused, first at {first[0]}: {first[1]}")

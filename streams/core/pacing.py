@@ -25,6 +25,9 @@ ARRIVAL_SPREAD_PART = 0.02
 RELEASE_JITTER_MS_MAX = 250
 """How far the end of a hold is spread, so that lanes held together do not return together (O14)."""
 
+RECENT_SENDS = 1_000
+"""Sends remembered whatever the windows are, for windows that come later; 40 kB a lane."""
+
 
 def arrival_spread_ms(per_ms: int) -> int:
     """Return by how much a window of `per_ms` is lengthened: 20 ms, 2 % of it at most."""
@@ -41,7 +44,9 @@ class Window:
 
     def __post_init__(self) -> None:
         if self.calls < 1 or self.per_ms < 1:
-            raise ValueError(f"a window needs calls and per_ms of at least 1, got {self}")
+            raise ValueError(
+                f"a window needs calls and per_ms of at least 1, got {self.calls} and {self.per_ms}"
+            )
         self.sent_ms = deque(maxlen=self.calls)
 
     def earliest_ms(self) -> int:
@@ -68,6 +73,7 @@ class Pacer:
         self._in_flight = 0
         self._held_until_ms = 0
         self._last_ms = 0
+        self._recent_ms: deque[int] = deque(maxlen=RECENT_SENDS)
 
     @property
     def in_flight(self) -> int:
@@ -100,6 +106,7 @@ class Pacer:
         A clock that ran backwards counts as standing still, so that windows stay ordered.
         """
         self._last_ms = max(now_ms, self._last_ms)
+        self._recent_ms.append(self._last_ms)
         for window in self._windows:
             window.sent_ms.append(self._last_ms)
         self._in_flight += 1
@@ -121,15 +128,12 @@ class Pacer:
     def limit(self, windows: Iterable[tuple[int, int]], concurrency: int | None = None) -> None:
         """Take other limits from now on; sends, holds and calls in flight stay counted.
 
-        Only the last `calls` sends of the largest old window are known. Where that is fewer than a
-        new window admits, the unknown ones count as sent at the oldest known time: never too fast.
+        Exact for windows of up to 1,000 calls, and for longer ones up to the longest that held before;
+        sends further back are not known and don't count.
         Raises: as the constructor, and changes nothing then.
         """
         fresh = Pacer(windows, concurrency)
-        known = max((window.sent_ms for window in self._windows), key=len, default=deque[int]())
+        known = max((self._recent_ms, *(window.sent_ms for window in self._windows)), key=len)
         for window in fresh._windows:
-            if known and len(known) == known.maxlen:
-                unknown = max(0, window.calls - len(known))
-                window.sent_ms.extend([known[0]] * unknown)
             window.sent_ms.extend(known)
         self._windows, self._concurrency = fresh._windows, concurrency

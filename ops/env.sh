@@ -44,7 +44,7 @@ rowmill_install() { # VENV ARGUMENTS OF pip install...
   # uv installs four times as fast as pip; it comes from the same registry.
   if ! command -v uv >/dev/null; then
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-      --require-hashes -r "$root/requirements/uv.lock" >&2 || echo "no uv; going on with pip" >&2
+      --require-hashes -r "$root/requirements/uv.lock" >/dev/null 2>&1 || echo "no uv; going on with pip" >&2
   fi
   if command -v uv >/dev/null; then
     uv pip install --quiet --python "$venv/bin/python" "$@" >&2

@@ -20,12 +20,6 @@ Count = Annotated[int, typer.Option(min=0, metavar="N", help="Processes of this 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    for command in (up, down, status, worker):
-        app.command()(command)
-
-
 def up(plays: Plays = None, rows: Count = 1, dispatch: Count = 1, sink: Count = 1) -> None:
     """Start broker, topics and workers, and leave them running.
 

@@ -81,8 +81,11 @@ class PracticeProvider:
         elif path == "/reset" and scope["method"] == "POST":
             self._reset()
             await _answer(send, 200, {"reset": True})
+        elif path == "/mark" and scope["method"] == "POST":
+            self.book.questions.mark()
+            await _answer(send, 200, {"marked": True})
         else:
-            known = ", ".join([*self._operations, "/stats", "/reset"])
+            known = ", ".join([*self._operations, "/stats", "/mark", "/reset"])
             await _answer(
                 send, 404, _error(f"{scope['method']} {path} is not known here. Known: {known}")
             )
@@ -105,7 +108,7 @@ class PracticeProvider:
                     _error(f"more than {self._behaviour.rate} requests in a second"),
                 )
             else:
-                answer = await self._admit(operation, scope, receive)
+                answer = await self._admit(operation, scope, receive, book)
             status, output = answer
             if status == 200:
                 book.book(key)
@@ -114,17 +117,25 @@ class PracticeProvider:
             book.leave(status)
 
     async def _admit(
-        self, operation: Callable[[dict[str, Any]], Any], scope: Scope, receive: Receive
+        self,
+        operation: Callable[[dict[str, Any]], Any],
+        scope: Scope,
+        receive: Receive,
+        book: Book,
     ) -> Answer:
         self._admitted += 1
         fails = self._behaviour.fail_every and self._admitted % self._behaviour.fail_every == 0
         try:
             question = await _question(scope, receive)
+            content = msgspec.json.encode(question, order="deterministic")
+            asked = book.questions.ask(scope["path"], content)
             if self._behaviour.latency_ms:
                 await asyncio.sleep(self._behaviour.latency_ms / 1000)
             if fails:
                 return 500, _error(f"fails on purpose: request {self._admitted:,} since the start")
-            return 200, operation(question)
+            output = operation(question)
+            book.questions.answer(asked)
+            return 200, output
         except BadRequest as error:
             return error.status, _error(str(error))
 

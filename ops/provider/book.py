@@ -38,6 +38,41 @@ class KeyCounts:
         return self.repeated.get(key, int(hash(key) in self._once))
 
 
+class Questions:
+    """How often the same question came, whatever its idempotency key: what is paid again.
+
+    A question counts once it has arrived in full. `repeated`: arrivals after its first;
+    `repeated_answered`: those of them after the mark, answered before it. Each is remembered by a
+    64-bit hash; those beyond KEYS_MAX are not.
+    """
+
+    def __init__(self) -> None:
+        self._asked: set[int] = set()
+        self._answered: set[int] = set()
+        self._answered_before_mark: frozenset[int] = frozenset()
+        self.repeated = 0
+        self.repeated_answered = 0
+
+    def ask(self, path: str, content: bytes) -> int:
+        """Count a question; return what `answer` is told when it has its answer."""
+        question = hash((path, content))
+        if question in self._asked:
+            self.repeated += 1
+            self.repeated_answered += question in self._answered_before_mark
+        elif len(self._asked) < KEYS_MAX:
+            self._asked.add(question)
+        return question
+
+    def answer(self, question: int) -> None:
+        """The question is answered with a value."""
+        if len(self._answered) < KEYS_MAX:
+            self._answered.add(question)
+
+    def mark(self) -> None:
+        """From now on tell apart what is asked again although it was answered before now."""
+        self._answered_before_mark = frozenset(self._answered)
+
+
 class Window:
     """A sliding window over admitted requests: at most `calls` in any second."""
 
@@ -62,6 +97,7 @@ class Book:
         self.statuses: Counter[int] = Counter()
         self.arrived = KeyCounts()
         self.booked = KeyCounts()
+        self.questions = Questions()
         self.booked_without_key = 0
         self.in_flight = 0
         self.in_flight_max = 0
@@ -109,6 +145,8 @@ class Book:
             "keys_repeated": len(repeated),
             "keys_booked_again": len(self.booked.repeated),
             "keys_untracked": self.arrived.untracked,
+            "questions_repeated": self.questions.repeated,
+            "questions_repeated_answered": self.questions.repeated_answered,
             "repeated": listed,
         }
 

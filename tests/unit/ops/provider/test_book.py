@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowmill.ops.provider import book as book_module
-from rowmill.ops.provider.book import Book, KeyCounts, Window
+from rowmill.ops.provider.book import Book, KeyCounts, Questions, Window
 
 
 def test_keys_are_counted_one_by_one() -> None:
@@ -34,6 +34,21 @@ def test_a_credit_is_booked_once_for_a_key() -> None:
     stats = book.stats()
     assert (stats["calls"], stats["booked"], stats["keys_booked_again"]) == (4, 3, 1)
     assert book.stats_of("k") == {"key": "k", "arrived": 2, "answered": 2}
+
+
+def test_questions_asked_again_are_told_apart_by_the_mark() -> None:
+    questions = Questions()
+    questions.answer(questions.ask("/company", b"answered"))
+    open_one = questions.ask("/company", b"open at the mark")
+    questions.ask("/company", b"answered")
+    assert (questions.repeated, questions.repeated_answered) == (1, 0)
+    questions.mark()
+    questions.answer(open_one)
+    for content in (b"answered", b"open at the mark", b"new"):
+        questions.ask("/company", content)
+    assert (questions.repeated, questions.repeated_answered) == (3, 1)
+    questions.ask("/domain", b"answered")
+    assert questions.repeated == 3
 
 
 def test_the_window_slides() -> None:

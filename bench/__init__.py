@@ -1,0 +1,1 @@
+"""Measurements of the whole product. Nothing in `rowmill` imports from here."""

@@ -61,14 +61,13 @@ class _ParamsType(ModelMetaclass):
 
     def __getattr__(cls, name: str) -> Any:
         bound = cls.__dict__.get("__rowmill_bound__")
-        fields = cls.__dict__.get("__pydantic_fields__", {})
-        if name not in fields:
+        if bound is None or name not in type(bound).model_fields:
             return super().__getattr__(name)  # type: ignore[misc] # hidden from type checkers
-        if bound is None:
+        if name not in bound.__dict__:
             cls.__dict__["__rowmill_site__"].refuse(
-                f"parameter {name} has no value: give it a default, or --param {name}=VALUE."
+                f"parameter {name} has no default: give --param {name}=VALUE."
             )
-        return getattr(bound, name)
+        return bound.__dict__[name]
 
 
 class Params(BaseModel, metaclass=_ParamsType):
@@ -101,12 +100,12 @@ class Params(BaseModel, metaclass=_ParamsType):
         binding.declared.append(cls)
 
 
-def _defaults(params: type[Params]) -> Params | None:
-    """Return the instance of defaults; None where a play that is only imported lacks one."""
+def _defaults(params: type[Params]) -> Params:
+    """Return the defaults, for a play that is only imported; fields without one stay unset."""
     try:
         return params()
     except ValidationError:
-        return None
+        return params.model_construct()
 
 
 def _bound(params: type[Params], binding: Binding, site: Site) -> Params:

@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rowmill.errors import InputError
@@ -18,6 +18,7 @@ tricky = st.text(alphabet=',"\r\n\t ;a\x0b\x85\u2028\ufeff', max_size=8)
 rows = st.lists(st.lists(cells | tricky, min_size=2, max_size=2), min_size=1, max_size=8)
 
 
+@settings(deadline=None)  # disk and a noisy machine
 @given(rows)
 def test_cells_survive_a_round_trip(table: list[list[str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -27,6 +28,7 @@ def test_cells_survive_a_round_trip(table: list[list[str]]) -> None:
     assert again == table
 
 
+@settings(deadline=None)  # disk and a noisy machine
 @given(st.binary(max_size=200) | tricky.map(str.encode))
 def test_any_bytes_are_read_or_refused_in_words(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -35,7 +35,8 @@ _decode_counts = msgspec.json.Decoder(_CountsOfEntry).decode
 
 def derive_counts(key: str, value: bytes) -> Iterable[tuple[str, bytes]]:
     """Return the local entry that an entry of `rows` brings with it: its run's newest counts."""
-    del key
+    if key.startswith("!"):  # the engine's own, such as the epoch
+        return ()
     found = _decode_counts(value)
     return ((COUNTS + found.run, bytes(found.counts)),)
 

@@ -1,0 +1,393 @@
+"""The rows role without Kafka: what a row becomes, in which order it is made durable, and copies."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rowmill.plays.loading import LoadedPlay, load
+from rowmill.settings import Settings
+from rowmill.streams.adapters.clock import SystemClock
+from rowmill.streams.core.admission import Admission
+from rowmill.streams.rows.asks import Asks
+from rowmill.streams.rows.entries import RowEntries, derive_counts
+from rowmill.streams.rows.intake import Intake, Waiting
+from rowmill.streams.rows.open_rows import OpenRows
+from rowmill.streams.rows.plays import PlayShelf
+from rowmill.streams.rows.runner import RowRunner
+from rowmill.topics import codec
+from rowmill.topics.contracts import (
+    CallError,
+    LaneRecord,
+    PlayReference,
+    ProviderResult,
+    RowInput,
+    RunOptions,
+    RunRecord,
+)
+from rowmill.topics.views import RunsView
+from tests.kit.fake_engine import FakeApp, FakeDelivery, FakeTable, delivered, settle
+
+PLAY = """
+    from rowmill import Dataset, Provider, Tool, col
+
+    provider = Provider("p", base_url="http://provider.test")
+    company = Tool("p.company", provider, post="/company")
+    domain = Tool("p.domain", provider, post="/domain")
+
+    async def resolve(row, ctx):
+        if row["company"] is None:
+            return ctx.skip("no company")
+        return await ctx.tools.execute(domain, {"company": row["company"]["name"]})
+
+    rows = (
+        Dataset("d", key="id", when=lambda row: row["id"] != "unwanted")
+        .with_column("company", company(symbol=col("id")), on_error="continue")
+        .with_column("domain", resolve)
+        .with_column("_draft", lambda row: 1)
+        .with_column("label", lambda row: f"{row['id']}: {row['domain']['domain']}")
+    )
+"""
+
+PURE = """
+    from rowmill import Dataset
+
+    rows = Dataset("d", key="id").with_column("twice", lambda row: int(row["id"]) * 2)
+"""
+
+
+class Role:
+    """The rows role on the fake engine, its rows always in place (one partition)."""
+
+    def __init__(self, folder: Path, source: str = PLAY, **settings: Any) -> None:
+        path = folder / "play.py"
+        path.write_text(textwrap.dedent(source))
+        self.play: LoadedPlay = load(str(path))
+        self.app: Any = FakeApp()
+        self.table: Any = FakeTable(self.app, derive_counts)
+        self.settings = Settings(home=folder, partitions=1, **settings)
+        self.runs = RunsView()
+        shelf = PlayShelf([folder])
+        self.lanes: dict[str, LaneRecord] = {
+            tool.id: LaneRecord(tool=tool.id, lane="l", partitions=[0]) for tool in self.play.tools
+        }
+        self.asks = Asks(self.app, self.lanes.get, self.settings.ask_again_s)
+        self.admission: Admission[Waiting] = Admission(
+            self.settings.row_max, self.settings.read_ahead_bytes
+        )
+        self.entries = RowEntries(self.table, self.app.epoch)
+        runner = RowRunner(self.asks, shelf, self.settings, SystemClock())
+        self.open = OpenRows(self.app, self.settings, shelf, runner, self.entries, self.admission)
+        self.intake = Intake(
+            self.app, self.runs, shelf, self.admission,
+            partitions=1, owned=lambda: 1, admit=self.open.admit,
+        )  # fmt: skip
+        self.open.connect(self.intake.pump, self.intake.failed)
+        self.tell_run(state="open")
+
+    def tell_run(self, life: int = 1, offset: int = 0, **fields: Any) -> None:
+        reference = self.play.reference
+        record = RunRecord(
+            run="run", life=life, claim=f"c{life}", instance="i", pid=1, started_at_ms=0,
+            updated_at_ms=0, dataset="d",
+            play=PlayReference(name="play", path=reference.path, digest=reference.digest),
+            **({"options": RunOptions()} | fields),
+        )  # fmt: skip
+        held = self.runs.apply("run", codec.encode(record), offset)
+        if held is not None:
+            self.intake.run_changed(held)
+
+    def feed(self, id_: str, index: int, life: int = 1, **fields: Any) -> FakeDelivery:
+        values = {"id": id_}
+        row = self.play.dataset.identify(values, index).row
+        record = RowInput(
+            run="run", life=life, dataset="d", row=row, index=index, values=values, **fields
+        )
+        delivery = delivered(record, offset=index)
+        self.intake.offer(delivery)  # type: ignore[arg-type]  # the fake has what is used
+        return delivery
+
+    def answer(self, output: Any, **fields: Any) -> None:
+        """Answer the newest open question."""
+        asked = self.requests[-1]
+        plain: dict[str, Any] = {"status": "completed", "output": output, "sends": 1}
+        result = ProviderResult(
+            run=asked.run, life=1, row=asked.row, call=asked.call, receipt=asked.receipt,
+            tool=asked.tool, provider="p", **(plain | fields),
+        )  # fmt: skip
+        self.asks.answered(result)
+
+    @property
+    def requests(self) -> list[Any]:
+        found: list[Any] = self.app.produced["tool.requests"]
+        return found
+
+    @property
+    def completed(self) -> list[Any]:
+        found: list[Any] = self.app.produced["rows.completed"]
+        return found
+
+    async def complete(self, id_: str, index: int) -> FakeDelivery:
+        """Feed a row and answer both its calls."""
+        delivery = self.feed(id_, index)
+        await settle()
+        self.answer({"name": id_})
+        await settle()
+        self.answer({"domain": f"{id_}.test"})
+        await settle()
+        return delivery
+
+    def counts(self) -> dict[str, Any]:
+        found = self.entries._counts_of(0, "run").to_json()
+        return {name: value for name, value in found.items() if value}
+
+
+@pytest.fixture
+def role(tmp_path: Path) -> Role:
+    return Role(tmp_path)
+
+
+@pytest.mark.behaviour("D1")
+async def test_columns_run_in_order_and_each_sees_those_before_it(role: Role) -> None:
+    delivery = await role.complete("MMM", 0)
+    (row,) = role.completed
+    assert row.status == "completed"
+    assert {name: cell["value"] for name, cell in row.cells.items()} == {
+        "company": {"name": "MMM"}, "domain": {"domain": "MMM.test"}, "label": "MMM: MMM.test",
+    }  # fmt: skip
+    assert [asked.input for asked in role.requests] == [{"symbol": "MMM"}, {"company": "MMM"}]
+    assert delivery.acked
+    assert role.counts() == {"completed": 1, "calls": {"p": 2}}
+
+
+@pytest.mark.behaviour("S2")
+async def test_the_row_is_acknowledged_before_its_entry_and_the_entry_before_its_input(
+    role: Role,
+) -> None:
+    delivery = role.feed("MMM", 0)
+    await settle()
+    role.answer({"name": "MMM"})
+    await settle()
+    role.app.hold = True
+    role.answer({"domain": "x"})
+    await settle()
+    assert len(role.completed) == 1
+    assert role.table.writes == [], "rows.completed is not acknowledged"
+    role.app.release()
+    role.app.hold = True
+    await settle()
+    assert len(role.table.writes) == 1
+    assert not delivery.acked, "the entry is not acknowledged"
+    role.app.release()
+    await settle()
+    assert delivery.acked
+
+
+@pytest.mark.behaviour("D3")
+async def test_a_failed_call_fails_its_cell_or_its_row_as_the_column_says(role: Role) -> None:
+    role.feed("MMM", 0)
+    await settle()
+    error = CallError(kind="permanent", message="unknown symbol", status_code=422)
+    role.answer(None, status="failed", error=error)
+    await settle()
+    (row,) = role.completed
+    assert row.status == "failed", "label can't be made of a skipped domain"
+    assert row.failed_column == "label"
+    assert row.cells["company"]["status"] == "failed"
+    assert row.cells["company"]["error"] == "p.company: 422 permanent: unknown symbol"
+    assert row.cells["domain"]["status"] == "skipped"
+    assert "_draft" not in row.cells
+    assert role.counts() == {"failed": 1, "calls": {"p": 1}}
+
+
+async def test_a_row_that_does_not_qualify_is_skipped_and_counted(role: Role) -> None:
+    delivery = role.feed("unwanted", 0)
+    await settle()
+    assert role.completed[0].status == "skipped"
+    assert role.requests == []
+    assert role.counts() == {"skipped": 1}
+    assert delivery.acked
+
+
+async def test_a_row_refused_at_load_fails_with_its_reason_and_no_call(role: Role) -> None:
+    role.feed("MMM", 0, refused="line 7: 5 cells, 4 headers")
+    await settle()
+    assert (role.completed[0].status, role.completed[0].error) == (
+        "failed", "line 7: 5 cells, 4 headers",
+    )  # fmt: skip
+    assert role.requests == []
+
+
+@pytest.mark.behaviour("I3")
+async def test_the_first_of_two_equal_keys_wins_and_the_other_counts_once(role: Role) -> None:
+    first = role.feed("MMM", 0)
+    second = role.feed("MMM", 1)
+    await settle()
+    assert second.acked
+    assert not first.acked
+    await role.complete("MMM", 0)
+    third, again = role.feed("MMM", 2), role.feed("MMM", 1)
+    await settle()
+    assert third.acked
+    assert again.acked
+    assert role.counts()["duplicates"] == 2
+    assert role.counts()["completed"] == 1
+    assert len(role.completed) == 1
+
+
+@pytest.mark.behaviour("I3")
+async def test_a_redelivered_row_is_no_duplicate(role: Role) -> None:
+    await role.complete("MMM", 0)
+    again = role.feed("MMM", 0)
+    await settle()
+    assert again.acked
+    assert role.counts() == {"completed": 1, "calls": {"p": 2}}
+    assert len(role.completed) == 1
+
+
+async def test_a_replayed_row_asks_the_same_questions_under_the_same_names(role: Role) -> None:
+    role.feed("MMM", 0)
+    await settle()
+    role.open.lost({0})
+    role.intake.lost({0})
+    await settle()
+    assert len(role.asks) == 0
+    await role.complete("MMM", 0)
+    first, replayed = role.requests[0], role.requests[1]
+    assert (first.call, first.receipt) == (replayed.call, replayed.receipt)
+    assert role.counts()["completed"] == 1
+
+
+@pytest.mark.behaviour("D2")
+async def test_waiting_rows_hold_no_call_and_pause_their_partition(tmp_path: Path) -> None:
+    role = Role(tmp_path, read_ahead_bytes=20_000)
+    role.tell_run(state="open", options=RunOptions(concurrency=2), offset=1)
+    for index in range(20):
+        role.feed(f"S{index}", index)
+    await settle()
+    assert len(role.requests) == 2
+    assert role.app.paused == {0}
+    role.tell_run(state="open", options=RunOptions(concurrency=50), offset=2)
+    await settle()
+    assert len(role.requests) == 20
+    assert role.app.paused == set()
+
+
+async def test_rows_of_a_life_that_is_not_known_yet_wait_and_those_of_one_that_is_over_go(
+    role: Role,
+) -> None:
+    early = role.feed("NEW", 0, life=2)
+    await settle()
+    assert role.requests == []
+    role.tell_run(life=2, state="claiming", offset=1)
+    late = role.feed("OLD", 1, life=1)
+    await settle()
+    assert late.acked, "life 2 feeds it again"
+    assert not early.acked
+    role.tell_run(life=2, state="open", offset=2)
+    await settle()
+    assert len(role.requests) == 1
+    waiting = role.feed("AFTER", 2, life=2)
+    role.tell_run(life=2, state="paused", offset=3)
+    afterwards = role.feed("MORE", 3, life=2)
+    await settle()
+    assert not waiting.acked, "it was admitted before the pause"
+    assert afterwards.acked
+
+
+@pytest.mark.behaviour("D3")
+async def test_fail_fast_admits_nothing_after_the_first_failed_row(tmp_path: Path) -> None:
+    role = Role(tmp_path)
+    role.tell_run(state="open", options=RunOptions(concurrency=1, on_row_error="fail"), offset=1)
+    role.feed("A", 0, refused="bad")
+    held = role.feed("B", 1)
+    await settle()
+    assert role.requests == []
+    assert not held.acked
+
+
+async def test_a_record_without_row_id_is_stamped_and_produced_again(role: Role) -> None:
+    record = RowInput(run="run", dataset="d", values={"id": "MMM"})
+    delivery = delivered(record, offset=41)
+    role.intake.offer(delivery)  # type: ignore[arg-type]
+    await settle()
+    (stamped,) = role.app.produced["rows.input"]
+    assert stamped.row == role.play.dataset.identify({"id": "MMM"}, 0).row
+    assert (stamped.index, stamped.record_key) == (41, stamped.row)
+    assert delivery.acked
+    assert role.requests == []
+
+
+async def test_a_run_whose_play_is_not_here_waits(role: Role, tmp_path: Path) -> None:
+    (tmp_path / "play.py").unlink()
+    stranger = PlayReference(name="other", path="/elsewhere/other.py", digest="unknown")
+    record = RunRecord(
+        run="other", life=1, claim="c", instance="i", pid=1, state="open", started_at_ms=0,
+        updated_at_ms=0, dataset="d", play=stranger, options=RunOptions(),
+    )  # fmt: skip
+    role.runs.apply("other", codec.encode(record), 9)
+    row = delivered(RowInput(run="other", dataset="d", row="r", index=0, values={}))
+    role.intake.offer(row)  # type: ignore[arg-type]
+    await settle()
+    assert not row.acked
+    assert role.admission.waiting == 1
+
+
+async def test_questions_wait_for_their_lane_to_be_known(role: Role) -> None:
+    lanes, known = dict(role.lanes), role.lanes
+    known.clear()
+    role.feed("MMM", 0)
+    await settle()
+    assert role.requests == []
+    known.update(lanes)
+    role.asks.lane_changed()
+    assert len(role.requests) == 1
+
+
+async def test_a_row_asks_again_for_an_answer_that_never_came(tmp_path: Path) -> None:
+    role = Role(tmp_path, ask_again_s=0.01)
+    role.feed("MMM", 0)
+    for _ in range(200):
+        await settle(1)
+        if len(role.requests) > 1:
+            break
+        import asyncio
+
+        await asyncio.sleep(0.002)
+    assert [asked.asked for asked in role.requests[:2]] == [0, 1]
+
+
+@pytest.mark.behaviour("R9")
+async def test_an_oversized_row_fails_alone_with_its_size(tmp_path: Path) -> None:
+    role = Role(tmp_path, row_bytes_max=1_000)
+    role.feed("MMM", 0)
+    await settle()
+    role.answer({"name": "x" * 2_000})
+    await settle()
+    role.answer({"domain": "d"})
+    await settle()
+    assert role.completed[0].status == "failed"
+    assert "the limit is 1000" in role.completed[0].error
+    assert role.counts() == {"failed": 1, "calls": {"p": 2}}
+
+
+@pytest.mark.behaviour("D6")
+async def test_rows_of_plain_functions_take_no_task(tmp_path: Path) -> None:
+    role = Role(tmp_path, PURE)
+    good, bad = role.feed("21", 0), role.feed("x", 1)
+    await settle()
+    assert [row.status for row in role.completed] == ["completed", "failed"]
+    assert role.completed[0].cells["twice"]["value"] == 42
+    assert "ValueError" in role.completed[1].error
+    assert good.acked
+    assert bad.acked
+
+
+async def test_counts_are_found_again_by_the_next_owner(role: Role) -> None:
+    await role.complete("MMM", 0)
+    role.entries.forget({0})
+    await role.complete("AOS", 1)
+    assert role.counts() == {"completed": 2, "calls": {"p": 4}}

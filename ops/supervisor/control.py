@@ -201,7 +201,8 @@ def _ready(settings: Settings, pid: int, note: Note) -> records.SupervisorRecord
             return supervisor
         if not held(layout.supervisor_lock):
             Workers(layout, pid, started=True).check()
-        if supervisor is not None and supervisor.message not in ("", told):
+        starting = supervisor is not None and supervisor.phase == "starting"
+        if supervisor is not None and starting and supervisor.message not in ("", told):
             told = supervisor.message
             note(told)
         time.sleep(LOOK_EVERY_S)
@@ -222,7 +223,7 @@ def _gone(
         if record is not None and record.phase == "running" and waited_s > shared_after_s:
             return None
         try:
-            if waited_s > 3 and not told:
+            if waited_s > 5 and not told:
                 told = True
                 note("waiting for open calls to end; Ctrl-C kills the workers instead")
             time.sleep(LOOK_EVERY_S)

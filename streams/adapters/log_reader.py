@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from rowmill.errors import InfrastructureError
@@ -260,6 +261,19 @@ def _log_record(record: Any) -> LogRecord:
         timestamp_ms=record.timestamp,
         headers=tuple(record.headers),
     )
+
+
+async def cluster_id(settings: Settings) -> str:
+    """Return the id that the cluster gave itself. Raises: LogUnreadable."""
+    admin = AIOKafkaAdminClient(**client_options(settings))
+    try:
+        await admin.start()
+        found = await admin.describe_cluster()
+    except (KafkaError, OSError) as error:
+        raise LogUnreadable(f"No Kafka at {settings.bootstrap}: {error}") from error
+    finally:
+        await admin.close()
+    return str(found["cluster_id"])
 
 
 async def end_offsets(settings: Settings, topic: TopicDefinition) -> dict[int, int]:

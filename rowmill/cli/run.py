@@ -1,0 +1,107 @@
+"""`rowmill run`: a play over an input, from start to sheet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from rowmill.cli.prepare import Order
+
+
+def run(
+    play: Annotated[str, typer.Argument(help="The play: a .py file or a module's dotted name.")],
+    input: Annotated[Path, typer.Option("--input", metavar="FILE", help="A CSV file.")],
+    sheet: Annotated[
+        str | None,
+        typer.Option("--sheet", metavar="URL", help="Where rows go: sqlite:///FILE; unset: home."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write a CSV at the end.")
+    ] = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run-id", metavar="ID", help="The same id resumes; unset: new.")
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option("--concurrency", metavar="N", min=1, help="Rows open at once; unset: 50."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N rows.")
+    ] = None,
+    on_row_error: Annotated[
+        Literal["fail", "continue"],
+        typer.Option("--on-row-error", help="fail: the first failed row stops the run."),
+    ] = "continue",
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="KEY=VALUE", help="A parameter of the play; repeatable."),
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", metavar="E", help="Of the input; unset: UTF-8.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object; all else on standard error.")
+    ] = False,
+) -> None:
+    """Run a play over an input.
+
+    Examples:
+
+      rowmill run play.py --input leads.csv --limit 5
+
+      rowmill run play.py --input leads.csv --out enriched.csv
+
+      rowmill run play.py --input leads.csv --run-id 7f3a9c01    goes on where that run stopped
+
+    Starts what is missing (broker, workers) and stops it again. Ctrl-C stops the run and prints the
+    command that resumes it. Exit codes: 0 every row ended well; 1 some failed or wait; 2 the
+    command, the play or the input is wrong, nothing was called; 3 broker, sheet or disk; 130 Ctrl-C.
+    """
+    from rowmill.cli.check import parsed_params
+    from rowmill.cli.prepare import Order
+
+    order = Order(
+        play=play,
+        input=input,
+        params=parsed_params(param or []),
+        sheet=sheet,
+        out=out,
+        run_id=run_id,
+        concurrency=concurrency,
+        limit=limit,
+        on_row_error=on_row_error,
+        encoding=encoding,
+    )
+    raise typer.Exit(_carry_out(order, as_json=as_json))
+
+
+def _carry_out(order: Order, *, as_json: bool) -> int:
+    from rowmill.cli.driving import drive
+    from rowmill.cli.endings import end_block, new_run_command, resume_command
+    from rowmill.cli.prepare import prepare
+    from rowmill.cli.words import plain
+    from rowmill.settings import Settings
+
+    def note(text: str) -> None:
+        typer.echo(plain(text), err=True)
+
+    prepared = prepare(order, Settings())
+    for warning in prepared.warnings:
+        note(f"{order.input}: {warning}")
+
+    def tell(report: RunReport) -> None:
+        if as_json:
+            typer.echo(report.to_json())
+            return
+        goes_on = resume_command(report.run_id) if report.pending else new_run_command()
+        for text in end_block(report, goes_on):
+            typer.echo(text)
+
+    return drive(prepared, note=note, tell=tell).exit_code
+
+
+if TYPE_CHECKING:
+    from rowmill.client import RunReport

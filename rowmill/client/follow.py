@@ -1,0 +1,141 @@
+"""Progress of runs: the entries of the table `rows`, as its changelog brings them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from rowmill.settings import Settings
+from rowmill.streams.adapters.log_reader import LogReader, LogRecord
+from rowmill.streams.core.accounting import Counts
+from rowmill.topics.catalogue import ROWS_CHANGELOG
+from rowmill.topics.codec import header
+
+MISSING_MAX = 10
+"""Missing input indexes that an error names (D3)."""
+
+
+class _Entry(msgspec.Struct):
+    """What progress needs of a `RowEntry`; msgspec skips the rest unread."""
+
+    counts: dict[str, Any]
+    index: int
+
+
+_decode = msgspec.json.Decoder(_Entry).decode
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The newest word of one partition's owner on one run."""
+
+    epoch: int = -1
+    counts: Counts = field(default_factory=Counts)
+
+
+class Tallies:
+    """Counts by run: of each partition the newest, of its highest owner."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[int, int] = {}
+        self._runs: dict[str, dict[int, _Tally]] = {}
+
+    def counts(self, run: str) -> Counts:
+        """Return the run's counts over all partitions, as far as read."""
+        return Counts.total_of(tally.counts for tally in self._runs.get(run, {}).values())
+
+    def apply(self, record: LogRecord, only: str | None = None) -> int | None:
+        """Take in a record of the changelog; with `only` those of one run.
+
+        Returns: the input index that has an ending now; None for a record that is no such entry, or
+        that a former owner wrote after it was replaced.
+        """
+        epoch = int(header(record.headers, "rowmill_epoch") or 0)
+        if epoch < self._epochs.get(record.partition, 0):
+            return None
+        self._epochs[record.partition] = epoch
+        run, slash, _row = record.key.partition("/")
+        if record.value is None or not slash or (only is not None and run != only):
+            return None
+        try:
+            entry = _decode(record.value)
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            return None  # no entry: another record of this table
+        tally = self._runs.setdefault(run, {}).setdefault(record.partition, _Tally())
+        counts = Counts.from_json(entry.counts)
+        # Within an epoch counts only grow: an entry that is written again brings old ones.
+        if epoch > tally.epoch or counts.ended >= tally.counts.ended:
+            tally.epoch, tally.counts = epoch, counts
+        return entry.index
+
+
+class Endings:
+    """Which input indexes have an ending: a bit each."""
+
+    def __init__(self) -> None:
+        self._bits = bytearray()
+
+    def add(self, index: int) -> None:
+        """Note that the row at `index` (from 0) has ended."""
+        byte, bit = divmod(index, 8)
+        if byte >= len(self._bits):
+            self._bits.extend(bytes(byte + 1024 - len(self._bits)))
+        self._bits[byte] |= 1 << bit
+
+    def __contains__(self, index: int) -> bool:
+        byte, bit = divmod(index, 8)
+        return byte < len(self._bits) and bool(self._bits[byte] & 1 << bit)
+
+    def missing(self, total: int) -> list[int]:
+        """Return up to ten indexes below `total` that have no ending."""
+        found = []
+        for index in range(total):
+            if index not in self:
+                found.append(index)
+                if len(found) == MISSING_MAX:
+                    break
+        return found
+
+
+class Follower:
+    """Follows one run. `changed` is set whenever a row ended.
+
+    `from_offsets`: where the run can have begun in each partition of the changelog; None for a run
+    that older lives have worked on, which is read from the beginning.
+    """
+
+    def __init__(
+        self, settings: Settings, run: str, *, from_offsets: Mapping[int, int] | None = None
+    ) -> None:
+        self._run = run
+        self._tallies = Tallies()
+        self._endings = Endings()
+        self.changed = asyncio.Event()
+        self.reader = LogReader(settings, ROWS_CHANGELOG, self._apply, from_offsets=from_offsets)
+
+    async def start(self) -> None:
+        """Read to the changelog's end, then follow. Raises: LogUnreadable."""
+        await self.reader.start()
+        await self.reader.caught_up()
+
+    async def stop(self) -> None:
+        """Stop following."""
+        await self.reader.stop()
+
+    def counts(self) -> Counts:
+        """Return the run's counts over all partitions, as far as read."""
+        return self._tallies.counts(self._run)
+
+    def missing(self, total: int) -> list[int]:
+        """Return up to ten input indexes below `total` that have no ending yet."""
+        return self._endings.missing(total)
+
+    def _apply(self, record: LogRecord) -> None:
+        index = self._tallies.apply(record, self._run)
+        if index is not None:
+            self._endings.add(index)
+            self.changed.set()

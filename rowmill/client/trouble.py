@@ -1,0 +1,47 @@
+"""What keeps a run from going on: a broker that is away, a role that nobody serves."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rowmill.client.workers import ASK_EVERY_S, Workers
+from rowmill.settings import Settings
+from rowmill.streams.adapters.log_reader import LogReader
+
+AWAY_S = 5.0
+"""A broker that did not answer a fetch for this long is called away: idle ones answer in 0.25 s."""
+
+
+class Trouble:
+    """Looks every few seconds; `now` says in words what is wrong."""
+
+    def __init__(self, settings: Settings, reader: LogReader) -> None:
+        self._bootstrap = settings.bootstrap
+        self._reader = reader
+        self._workers = Workers(settings)
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._looking = asyncio.create_task(self._look(), name="look for workers")
+
+    async def stop(self) -> None:
+        """Stop looking. Idempotent."""
+        task, self._looking = self._looking, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+            await self._workers.stop()
+
+    def now(self) -> str:
+        """Return what is wrong, "" where nothing is known to be."""
+        silent_s = self._reader.silent_s()
+        if silent_s >= AWAY_S:
+            return f"Kafka at {self._bootstrap} away for {silent_s:.0f} s"
+        absent = self._workers.absent()
+        return ", ".join(f"no {role} worker: {since_s:.0f} s" for role, since_s in absent.items())
+
+    async def _look(self) -> None:
+        while True:
+            await self._workers.look()
+            await asyncio.sleep(ASK_EVERY_S)

@@ -8,10 +8,12 @@ defaults would send some requests twice (see `_session`).
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import time
 from contextvars import ContextVar
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import httpx
@@ -225,7 +227,7 @@ def _broken(send: Send, error: Exception, connected: bool, latency_ms: float) ->
         reason = f"no whole answer within {send.timeout_s:g} s"
     else:
         reason = printable(_reason(error))
-    host = send.provider.host
+    host = urlsplit(send.provider.base_url).netloc
     if connected:
         kind, message = FailureKind.TRANSIENT, f"{host}: {reason}"
     else:
@@ -250,7 +252,9 @@ def _reason(error: BaseException) -> str:
     if isinstance(cause, aiohttp.ClientConnectorDNSError):
         return f"its name is not known ({cause.os_error.strerror or cause.os_error})"
     if isinstance(cause, aiohttp.ClientConnectorError):
-        return cause.os_error.strerror or str(cause.os_error)
+        # By number: loops put words of their own into the text.
+        number = cause.os_error.errno
+        return os.strerror(number) if number else str(cause.os_error)
     if isinstance(cause, aiohttp.ServerTimeoutError):
         return f"no connection within {CONNECT_S_MAX:g} s"
     if isinstance(cause, aiohttp.ClientPayloadError):

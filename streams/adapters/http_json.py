@@ -33,9 +33,6 @@ _CHARSETS = {
     "us-ascii": "cp1252",
     "windows-1252": "cp1252",
     "iso-8859-15": "iso-8859-15",
-    "utf-16": "utf-16",
-    "utf-16le": "utf-16-le",
-    "utf-16be": "utf-16-be",
 }
 
 
@@ -64,7 +61,7 @@ def decode(body: bytes, content_type: str) -> Any:
 
 def _decode_other(body: bytes, content_type: str) -> Any:
     """Decode a body that is no UTF-8, by the charset its header names."""
-    charset = content_type.lower().partition("charset=")[2].strip("\"' ").split(";")[0]
+    charset = content_type.lower().partition("charset=")[2].split(";")[0].strip("\"' ")
     try:
         return _decode(body.decode(_CHARSETS[charset]).encode())
     except (KeyError, UnicodeDecodeError) as error:

@@ -12,14 +12,15 @@ import uvloop
 
 from bench.work import PLAY, RUN, symbols
 from rowmill.client.mill import connect
+from rowmill.ops import logs
 from rowmill.plays.loading import LoadedPlay, load
 from rowmill.settings import Settings
 from rowmill.topics.contracts import RunOptions
 
 
-async def submit(play: LoadedPlay, rows: int, concurrency: int) -> str:
+async def submit(settings: Settings, play: LoadedPlay, rows: int, concurrency: int) -> str:
     """Wait for the word, run the play over `rows` rows, return the report as JSON."""
-    async with connect(Settings()) as mill:
+    async with connect(settings) as mill:
         print("READY", flush=True)
         sys.stdin.readline()
         values = [{"id": index, "symbol": symbol} for index, symbol in enumerate(symbols(rows))]
@@ -40,7 +41,9 @@ def main() -> None:
     given = parser.parse_args()
     params = {"base_url": given.base_url, "concurrency": str(given.concurrency)}
     play = load(str(PLAY), params)
-    print(uvloop.run(submit(play, given.rows, given.concurrency)), flush=True)
+    settings = Settings()
+    logs.configure(settings)  # to standard error: nothing but our two lines on standard output
+    print(uvloop.run(submit(settings, play, given.rows, given.concurrency)), flush=True)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,10 @@ def properties(data: Path, port: int, controller_port: int) -> str:
         "transaction.state.log.num.partitions": 4,
         # A group's first member would wait 3 s for others; here there are none.
         "group.initial.rebalance.delay.ms": 0,
+        # After kill -9 the controller refuses the restarted broker until the session of the dead
+        # one is over: 9 s by default, beside which a start takes 3 s.
+        "broker.session.timeout.ms": 3_000,
+        "broker.heartbeat.interval.ms": 500,
         # Of the heap, 128 MiB by default: more than half of it.
         "log.cleaner.dedupe.buffer.size": 16 << 20,
         # Two cores are shared with the workers.

@@ -16,6 +16,7 @@ import psutil
 
 from rowmill.ops.kafka import embedded
 from rowmill.ops.kafka.jars import KAFKA_VERSION
+from rowmill.ops.kafka.probe import cluster_id
 from rowmill.settings import Settings
 from tests.kit.until import until_sync
 
@@ -112,9 +113,30 @@ def fresh_settings(broker: SessionBroker, home: Path, **more: Any) -> Settings:
 
 
 def _start_container() -> tuple[str, Any]:
-    from testcontainers.kafka import KafkaContainer
+    """Start Kafka in a container; the configuration is docker-compose.yml's, by environment."""
+    from testcontainers.core.container import DockerContainer
 
-    image = os.environ.get("KAFKA_IMAGE", IMAGE_DEFAULT)
-    container = KafkaContainer(image).with_kraft()
+    port = free_port()
+    bootstrap = f"127.0.0.1:{port}"
+    config = {
+        "NODE_ID": "1",
+        "PROCESS_ROLES": "broker,controller",
+        "CONTROLLER_QUORUM_VOTERS": "1@127.0.0.1:29093",
+        "CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "LISTENERS": "OUTSIDE://0.0.0.0:9092,CONTROLLER://127.0.0.1:29093",
+        "ADVERTISED_LISTENERS": f"OUTSIDE://{bootstrap}",
+        "INTER_BROKER_LISTENER_NAME": "OUTSIDE",
+        "LISTENER_SECURITY_PROTOCOL_MAP": "OUTSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "OFFSETS_TOPIC_NUM_PARTITIONS": "4",
+        "GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "AUTO_CREATE_TOPICS_ENABLE": "false",
+        "MESSAGE_MAX_BYTES": "2097152",
+    }
+    container = DockerContainer(os.environ.get("KAFKA_IMAGE", IMAGE_DEFAULT))
+    for name, value in config.items():
+        container.with_env(f"KAFKA_{name}", value)
+    container.with_bind_ports(9092, port)
     container.start()
-    return container.get_bootstrap_server(), container.stop
+    until_sync(lambda: cluster_id(port), within_s=90)
+    return bootstrap, container.stop

@@ -7,6 +7,19 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . ops/env.sh runtime
 
+# How the user started this, for the command that resumes; the run adds its own --run-id.
+ROWMILL_AGAIN="bash ops/demo.sh"
+skip=''
+for argument in "$@"; do
+  if [ -n "$skip" ]; then skip=''; continue; fi
+  case "$argument" in
+    --run-id) skip=1 ;;
+    --run-id=*) ;;
+    *) ROWMILL_AGAIN+=$(printf ' %q' "$argument") ;;
+  esac
+done
+export ROWMILL_AGAIN
+
 mkdir -p "$ROWMILL_HOME"
 provider_log="$ROWMILL_HOME/demo-provider.log"
 echo "starting the practice provider on a free port, 50 ms a call ..." >&2

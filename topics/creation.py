@@ -15,6 +15,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
     InvalidReplicationFactorError,
     KafkaError,
     LeaderNotAvailableError,
@@ -111,6 +112,7 @@ async def create_topics(settings: Settings) -> list[str]:
         if missing:
             await _create(client, settings, missing)
             await _visible(client, {full_name(settings, definition) for definition in missing})
+            await _groups_possible(client, settings)
         return [full_name(settings, definition) for definition in missing]
 
 
@@ -246,6 +248,24 @@ async def _led(client: AIOKafkaAdminClient, names: set[str]) -> bool:
         topic["error_code"] == 0 and all(part["leader"] >= 0 for part in topic["partitions"])
         for topic in topics
     )
+
+
+async def _groups_possible(client: AIOKafkaAdminClient, settings: Settings) -> None:
+    """Let a new cluster make its topic of group offsets now.
+
+    It does so at the first question for a coordinator; the workers' consumers would each log
+    errors and wait until it is there.
+    """
+    async with asyncio.timeout(VISIBLE_TIMEOUT_S):
+        while True:
+            try:
+                await client.find_coordinator(f"{settings.topic_prefix}rowmill-rows")
+            except GroupCoordinatorNotAvailableError:
+                await asyncio.sleep(0.05)
+            except KafkaError:  # not ours to ask: the workers' own users are
+                return
+            else:
+                return
 
 
 async def _records(settings: Settings, partitions: Mapping[str, int]) -> dict[str, int]:

@@ -12,6 +12,7 @@ from rowmill.ops.kafka.layout import Layout
 _READ_BYTES_MAX = 256 << 10
 _LINES_SHOWN = 6
 _STACK_FRAME = re.compile(r"\s+at |\s*\.\.\. \d+ more")
+_WARNING = re.compile(r"^\S+ WARN ")
 
 _BROKEN_DATA = ("InconsistentClusterIdException", "InconsistentBrokerMetadata", "CorruptRecord")
 
@@ -43,10 +44,15 @@ def died(reason: str, layout: Layout, log_start: int) -> BrokerDied:
 
 
 def meaningful_lines(printed: str) -> list[str]:
-    """Return the last lines worth reading: no stack frames, no repeats, none over 300 characters."""
+    """Return the last lines worth reading: no stack frames, repeats or mere warnings.
+
+    Where there are only warnings, these; none is longer than 300 characters.
+    """
+    lines = [line for line in printed.splitlines() if line.strip()]
+    told = [line for line in lines if not (_STACK_FRAME.match(line) or _WARNING.search(line))]
     kept: list[str] = []
-    for line in printed.splitlines():
-        if line.strip() and not _STACK_FRAME.match(line):
+    for line in told or lines:
+        if not _STACK_FRAME.match(line):
             text = line.rstrip()[:300]
             if not kept or kept[-1] != text:
                 kept.append(text)

@@ -263,7 +263,10 @@ def test_two_plays_may_each_have_a_module_of_one_name(tmp_path: Path) -> None:
     assert not {"common", "lib", "lib.name"} & sys.modules.keys()
 
 
-def test_the_digest_covers_the_play_and_the_modules_beside_it(tmp_path: Path) -> None:
+def test_the_digest_covers_the_play_and_the_modules_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     text = "import common\n" + HEAD + TAIL
     play(tmp_path, "X = 1\n", "common.py")
     first = loaded(tmp_path, text).reference.digest

@@ -103,12 +103,12 @@ class Caller:
             )
         else:
             step = self._after(call, outcome)
+            if outcome.waits:
+                self._hold(lane, outcome, step)
             if isinstance(step, RetryAt):
                 call.receipt = receipts.park(
                     call.receipt, lease.id, reached=outcome.reached, uses_attempt=step.uses_attempt
                 )
-                if outcome.waits:
-                    lane.hold(step.delay_ms, self._chance())
                 return step.delay_ms
             call.receipt = receipts.fail(
                 call.receipt,
@@ -129,6 +129,12 @@ class Caller:
             chance=self._chance(),
             booked_before=call.receipt.sends > 0,
         )
+
+    def _hold(self, lane: Lane, outcome: Refused, step: RetryAt | GiveUp) -> None:
+        """One 429 slows the whole lane (G2), also where its own call waits no longer."""
+        delay_ms = step.delay_ms if isinstance(step, RetryAt) else outcome.retry_after_ms
+        if delay_ms is not None:
+            lane.hold(delay_ms, self._chance())
 
     def _come_back(self, call: OpenCall, lane: Lane) -> None:
         """A parked call wakes up (Q6), unless its partition went to another owner meanwhile."""

@@ -132,10 +132,12 @@ def seconds(duration: str | float) -> float:
         unit = _unit(found[2]) if found else None
         if found is None or unit is None:
             raise ValueError(f"write a time such as 30d, 12h or 90s (got {brief(duration)})")
-        duration = float(found[1]) * _SECONDS[unit]
-    if not duration > 0:
-        raise ValueError(f"a time must be above 0 (got {duration})")
-    return float(duration)
+        value = float(found[1]) * _SECONDS[unit]
+    else:
+        value = float(duration)
+    if not value > 0:
+        raise ValueError(f"a time must be above 0 (got {value:g})")
+    return value
 
 
 def _unit(text: str) -> str | None:

@@ -132,7 +132,9 @@ class Tool(Generic[OutputT]):
 
     def _operation(self, post: str | None, get: str | None, put: str | None) -> tuple[Method, str]:
         paths: dict[Method, str | None] = {"POST": post, "GET": get, "PUT": put}
-        given = [(method, path) for method, path in paths.items() if path is not None]
+        given: list[tuple[Method, str]] = [
+            (method, path) for method, path in paths.items() if path is not None
+        ]
         if len(given) != 1:
             self.site.refuse(f'{self._name}: give one of post="/path", get= or put=.')
         return given[0]

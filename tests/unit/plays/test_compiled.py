@@ -142,8 +142,8 @@ def test_an_output_hides_the_input_of_its_name_from_the_columns_after_it() -> No
 
 def test_a_reason_is_a_sentence() -> None:
     with pytest.raises(KeyError) as missing:
-        Row(ACME, {})["nmae"]
-    assert reason_of(missing.value) == 'the row has no column "nmae"; it has "domain", "name"'
+        Row(ACME, {})["title"]
+    assert reason_of(missing.value) == 'the row has no column "title"; it has "domain", "name"'
     assert reason_of(ZeroDivisionError("division by zero")) == "ZeroDivisionError: division by zero"
     (column,) = compile_dataset(plain()).columns
     with pytest.raises(NotJson, match='column "label".a is a complex') as problem:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rowmill.streams.core.row_writes import CellWrite
-from rowmill.streams.ports import Sheet
+from rowmill.streams.ports import RowsRefused, Sheet
 from tests.conformance.sheet.conftest import Driver
 from tests.conformance.sheet.writes import cell, row
 
@@ -144,6 +144,16 @@ def test_digits_and_types_are_kept(sheet: Sheet, driver: Driver, text: str) -> N
     assert found.output_cells["v"].json is not is_text
 
 
+@pytest.mark.parametrize("text", [b'"\xff"', b'"\\ud800"', b"1e999", b'["\xff"]'])
+def test_a_value_that_is_no_text_or_number_is_refused(
+    sheet: Sheet, driver: Driver, text: bytes
+) -> None:
+    bad = row("b", cells={"v": CellWrite("completed", msgspec.Raw(text))})
+    with pytest.raises(RowsRefused) as refused:
+        driver.put(sheet, row("a"), bad)
+    assert list(refused.value.reasons) == [(0, 1)]
+
+
 def test_no_value_is_null(sheet: Sheet, driver: Driver) -> None:
     driver.put(sheet, row("a", {"key": None}, cells={"v": cell(None)}))
     with driver.reader() as reader:
@@ -151,7 +161,9 @@ def test_no_value_is_null(sheet: Sheet, driver: Driver) -> None:
     assert (found.values, found.outputs) == ({"key": None}, {"v": None})
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     text=st.text(st.characters(exclude_categories=["Cs"])),
     nested=st.recursive(

@@ -109,6 +109,7 @@ class Meter:
     """Roles whose memory does not count."""
     peak_kb: int = 0
     _seen: dict[tuple[int, int], _Seen] = field(default_factory=dict)
+    _labels: dict[tuple[int, int], str] = field(default_factory=dict)
     _begun: bool = False
 
     def take(self, table: Mapping[int, Times]) -> None:
@@ -144,9 +145,16 @@ class Meter:
         while pid in table and pid > 1:
             if pid in self.roots:
                 return labelled or self.roots[pid]
-            labelled = labelled or self.label(pid)
+            labelled = labelled or self._label(pid, table[pid].started)
             pid = table[pid].parent
         return None
+
+    def _label(self, pid: int, started: int) -> str | None:
+        """Return the last label of a process: a zombie has no command line to tell it by."""
+        label = self.label(pid) or self._labels.get((pid, started))
+        if label is not None:
+            self._labels[pid, started] = label
+        return label
 
     def _note(self, pid: int, times: Times, role: str, table: Mapping[int, Times]) -> None:
         key = (pid, times.started)

@@ -90,6 +90,17 @@ def test_a_role_is_what_the_last_look_says() -> None:
     assert one.cpu_s()["sink"] == seconds(6)
 
 
+def test_a_zombie_keeps_the_role_that_it_had() -> None:
+    """Its command line is gone before its parent has waited for it."""
+    names: dict[int, str | None] = {WORKER: "rows"}
+    one = Meter(ROOTS, names.get, memory=lambda pid: (0, 0))
+    one.take({SUPERVISOR: Times(1, 5, 0, 0), WORKER: Times(SUPERVISOR, 8, 0, 0)})
+    del names[WORKER]
+    one.take({SUPERVISOR: Times(1, 5, 0, 0), WORKER: Times(SUPERVISOR, 8, 9, 0)})
+    one.take({SUPERVISOR: Times(1, 5, 0, 9)})
+    assert one.cpu_s() == {"supervisor": 0, "broker": 0, "rows": seconds(9)}
+
+
 def test_the_highest_memory_is_kept_and_a_shared_segment_counts_once() -> None:
     sizes = {SUPERVISOR: (10, 4), BROKER: (100, 7), WORKER: (1_000, 0)}
     one = Meter(

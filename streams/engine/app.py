@@ -212,7 +212,7 @@ class RoleApp(faust.App):
     async def _or_crash(self, step: Awaitable[None]) -> None:
         try:
             await step
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is ends the worker
             await self.crash(error)
 
     async def _stop_consumer(self) -> None:
@@ -251,6 +251,8 @@ def role_app(role: Role, settings: Settings, *, store: Path) -> RoleApp:
     for chatty in ("aiokafka", "faust", "mode"):
         # aiokafka builds a record per send at DEBUG, a tenth of the CPU, even if none is printed.
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    # A commit that takes longer than its interval is no news.
+    logging.getLogger("mode.timers").setLevel(logging.ERROR)
     directory = DataDirectory(store)
     servers = ";".join(f"kafka://{server.strip()}" for server in settings.bootstrap.split(","))
     return RoleApp(

@@ -83,13 +83,15 @@ class Ownership:
                 await self._raise_epochs(partitions)
                 self._told = set(partitions)
                 await self._tell(self._app.on_partitions_ready, partitions)
+                # Faust's own iterator skips events while this is suspended, as it is at start.
+                self._app.flow_control.resume()
                 await self._consumer.begin(tps)
             log.info("partitions_ready", partitions=sorted(partitions), epochs=self.epochs)
             self.ready.set()
             await self._app.on_rebalance_complete.send()
         except asyncio.CancelledError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is ends the worker
             await self._app.crash(error)
 
     async def _recover(self, partitions: set[int]) -> None:

@@ -123,7 +123,7 @@ class OwnedPartition:
             return
         try:
             self.store.write(self._entries(writes), self._next_offset(writes))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is ends the worker
             for write in writes:
                 self._settle(write, error)
             self._on_failure(error)

@@ -22,6 +22,7 @@ from rowmill.ops.supervisor.worker import KILL_AFTER_DRAIN_S
 from rowmill.settings import Settings
 
 LOOK_EVERY_S = 0.05
+_SAY_AFTER_S = 3.0
 _SETTLE_S = 1.0  # a supervisor looks for users every 0.1 s
 
 ONE_OF_EACH: Mapping[Role, int] = dict.fromkeys(ROLES, 1)
@@ -91,12 +92,12 @@ class Workers:
     """The workers that a command uses. They live at least as long as the `with` block."""
 
     layout: Layout
-    supervisor_pid: int | None
+    supervisor_pid: int
     started: bool
 
     def check(self) -> None:
         """Return if the workers are looked after. Raises: SupervisorFailed with the reason."""
-        if self.supervisor_pid is None or held(self.layout.supervisor_lock):
+        if held(self.layout.supervisor_lock):
             return
         record = records.read(self.layout.supervisor_record, records.SupervisorRecord)
         if record is not None and record.phase == "failed":
@@ -123,23 +124,37 @@ def ensure(
     """
     layout = Layout.of(settings)
     layout.prepare()
-    with FileLock(layout.users_lock) as use:
-        # Not given while a supervisor that lost its last user is ending.
-        if not use.acquire(shared=True, within_s=settings.drain_s + 2 * KILL_AFTER_DRAIN_S):
-            raise SupervisorFailed(f"The former workers of {layout.home} do not end; see there.")
-        supervisor, started = _needed(settings, layout, _absolute(play_folders), roles)
-        if supervisor is not None:
-            _ready(settings, supervisor.pid, note)
-        yield Workers(layout, supervisor.pid if supervisor else None, started)
-    if supervisor is not None and started:
-        last = _gone(layout, supervisor.pid, note, shared_after_s=_SETTLE_S)
-        if last is not None and last.phase == "failed":
-            raise SupervisorFailed(last.message, last.exit_code)
+    use = FileLock(layout.users_lock)
+    # Not given while a supervisor that lost its last user is ending.
+    if not use.acquire(shared=True, within_s=settings.drain_s + 2 * KILL_AFTER_DRAIN_S):
+        raise SupervisorFailed(f"The former workers of {layout.home} do not end; see its logs.")
+    started = None
+    try:
+        supervisor, is_new = _needed(settings, layout, _absolute(play_folders), roles)
+        started = supervisor.pid if is_new else None
+        _ready(settings, supervisor.pid, note)
+        yield Workers(layout, supervisor.pid, is_new)
+    except BaseException:
+        use.release()
+        with contextlib.suppress(SupervisorFailed):  # what ended the block says more
+            _stopped(layout, started, note)
+        raise
+    use.release()
+    _stopped(layout, started, note)
+
+
+def _stopped(layout: Layout, pid: int | None, note: Note) -> None:
+    """Wait for the end of a supervisor that lost its last user. Raises: SupervisorFailed."""
+    if pid is None:
+        return
+    last = _gone(layout, pid, note, shared_after_s=_SETTLE_S)
+    if last is not None and last.phase == "failed":
+        raise SupervisorFailed(last.message, last.exit_code)
 
 
 def _needed(
     settings: Settings, layout: Layout, folders: list[Path], roles: Mapping[Role, int]
-) -> tuple[records.SupervisorRecord | None, bool]:
+) -> tuple[records.SupervisorRecord, bool]:
     """Return the supervisor to rely on, and whether this call started it."""
     supervisor = _current(layout)
     if supervisor is None:
@@ -223,9 +238,9 @@ def _gone(
         if record is not None and record.phase == "running" and waited_s > shared_after_s:
             return None
         try:
-            if waited_s > 5 and not told:
+            if waited_s > _SAY_AFTER_S and record is not None and record.message and not told:
                 told = True
-                note("waiting for open calls to end; Ctrl-C kills the workers instead")
+                note(record.message)
             time.sleep(LOOK_EVERY_S)
         except KeyboardInterrupt:
             with contextlib.suppress(ProcessLookupError):

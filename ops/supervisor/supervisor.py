@@ -25,6 +25,8 @@ from rowmill.topics import creation
 ALREADY_SUPERVISED = 75
 """Exit code (EX_TEMPFAIL of sysexits.h) of a supervisor that found another at work."""
 
+DRAINING = "waiting for open calls to end; Ctrl-C kills the workers instead"
+
 _USERS_EVERY_S = 0.1
 _LOGS_EVERY_S = 10.0
 
@@ -87,8 +89,9 @@ class Supervisor:
         except Exception as error:
             failure = InfrastructureError(f"The supervisor failed: {error!r}")
             log.exception("supervisor_failed")
-        self._say("stopping", message=str(failure) if failure else "")
+        self._say("stopping", message=DRAINING)
         killed = await self._stop_children()
+        self._say("stopping")
         await self._stop_broker()
         if killed and failure is None:
             failure = self._killed(killed)

@@ -32,7 +32,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settin
         port = cluster.getsockname()[1]
         home = tmp_path / "home"
         home.mkdir()
-        settings = Settings(home=home, kafka=f"127.0.0.1:{port}", drain_s=1)
+        settings = Settings(home=home, kafka=f"127.0.0.1:{port}", drain_s=60)
         yield settings
         try:
             control.down(settings)
@@ -100,7 +100,7 @@ def test_a_worker_that_refuses_its_input_is_not_tried_again(settings: Settings) 
 
 def test_a_worker_that_hangs_at_its_end_is_killed_and_said(settings: Settings) -> None:
     stand_in.behave(settings.home, "rows", stand_in.IGNORE_TERM)
-    control.up(settings, [settings.home], ONE)
+    control.up(settings.model_copy(update={"drain_s": 0.5}), [settings.home], ONE)
     with pytest.raises(control.SupervisorFailed, match="rows-0 had to be killed") as failed:
         control.down(settings)
     assert failed.value.exit_code == 3
@@ -140,6 +140,15 @@ def test_a_run_stops_what_it_started(settings: Settings) -> None:
         assert workers.started
         workers.check()
         assert len(pids(settings)) == 1
+    assert status(settings)["supervisor"] is None
+
+
+def test_a_run_that_fails_stops_what_it_started_all_the_same(settings: Settings) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        control.ensure(settings, [settings.home], ONE),
+    ):
+        raise KeyboardInterrupt
     assert status(settings)["supervisor"] is None
 
 

@@ -16,6 +16,10 @@ provider=
 
 say() { echo "-- $*"; }
 
+quiet() { # COMMAND...: its output only where it fails
+  "$@" > "$work/output.log" 2>&1 || { cat "$work/output.log" >&2; return 1; }
+}
+
 clean_up() {
   local code=$?
   trap - EXIT INT TERM
@@ -43,6 +47,17 @@ compose() {
 
 free_port() { python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
+storage_driver() { # vfs copies the whole image for each build step: only where nothing else works
+  mkdir -p "$work"/overlay/{lower,upper,work,merged}
+  if mount -t overlay overlay -o "lowerdir=$work/overlay/lower,upperdir=$work/overlay/upper,workdir=$work/overlay/work" \
+    "$work/overlay/merged" 2>/dev/null; then
+    umount "$work/overlay/merged"
+    echo overlay2
+  else
+    echo vfs
+  fi
+}
+
 own_docker() {
   [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ] ||
     { echo "No Docker answers, and one can only be set up as root on Debian. Start Docker first." >&2; exit 3; }
@@ -56,7 +71,7 @@ own_docker() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
   fi
   export DOCKER_HOST=unix://$work/docker.sock DOCKER_BUILDKIT=0 COMPOSE_DOCKER_CLI_BUILD=0
-  dockerd --storage-driver=vfs --data-root "$work/docker" --exec-root "$work/exec" \
+  dockerd --storage-driver="$(storage_driver)" --data-root "$work/docker" --exec-root "$work/exec" \
     -H "$DOCKER_HOST" --pidfile "$work/docker.pid" > "$work/dockerd.log" 2>&1 &
   dockerd_pid=$!
   local tries
@@ -92,13 +107,16 @@ PYTHON
   cp ops/compose/kafka-entry.sh "$work/kafka"
   cp ops/compose/postgres-entry.sh "$work/postgres"
   export KAFKA_IMAGE=rowmill-kafka:4.1.0 POSTGRES_IMAGE=rowmill-postgres:15
-  docker build -q -f ops/compose/kafka.Dockerfile --build-arg BASE_IMAGE=rowmill-base -t "$KAFKA_IMAGE" "$work/kafka" >/dev/null
-  docker build -q -f ops/compose/postgres.Dockerfile --build-arg BASE_IMAGE=rowmill-base -t "$POSTGRES_IMAGE" "$work/postgres" >/dev/null
+  quiet docker build -q -f ops/compose/kafka.Dockerfile --build-arg BASE_IMAGE=rowmill-base -t "$KAFKA_IMAGE" "$work/kafka"
+  quiet docker build -q -f ops/compose/postgres.Dockerfile --build-arg BASE_IMAGE=rowmill-base -t "$POSTGRES_IMAGE" "$work/postgres"
 
   say "the locked wheels, for a build without a registry"
   local python
   python=$(docker run --rm rowmill-base python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-  python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+  # A virtual environment that uv made has no pip.
+  local pip=(python -m pip)
+  "${pip[@]}" --version >/dev/null 2>&1 || pip=(uv run --quiet --no-project --with pip python -m pip)
+  "${pip[@]}" download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
     --python-version "$python" --require-hashes -r requirements/runtime.lock -d "$work/src/wheels"
   export BASE_IMAGE=rowmill-base PIP_OPTIONS='--no-index --find-links=/src/wheels'
 }
@@ -122,8 +140,8 @@ example_through_compose() {
   export ROWMILL_USER="$(id -u):$(id -g)" ROWMILL_IMAGE=rowmill KAFKA_PORT
   KAFKA_PORT=$(free_port)
   say "compose build and up"
-  compose build --quiet rows >/dev/null
-  compose up -d >/dev/null 2>&1 || { compose up -d; exit 1; }
+  quiet compose build --quiet rows
+  quiet compose up -d
   healthy kafka postgres rows dispatch sink
   # In dispatch's network, so that the play's own address of the practice provider holds there.
   provider=$(docker run -d --network "container:$(compose ps -q dispatch)" rowmill provider serve --port 8090 --latency-ms 50)
@@ -142,7 +160,7 @@ PYTHON
   docker rm -f "$provider" >/dev/null
   provider=
   say "compose down"
-  compose down -v --timeout 45 >/dev/null 2>&1
+  quiet compose down -v --timeout 45
   [ -z "$(docker ps -aq --filter "label=com.docker.compose.project=$project")" ]
   cd "$root"
 }

@@ -10,4 +10,4 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
   [ "$POSTGRES_DB" = postgres ] || printf 'create database "%s"\n' "$POSTGRES_DB" |
     postgres --single postgres >/dev/null
 fi
-exec postgres -c listen_addresses='*'
+exec postgres -c listen_addresses='*' -c unix_socket_directories=/tmp

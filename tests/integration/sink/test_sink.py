@@ -56,12 +56,14 @@ async def test_kill_9_in_the_middle_of_chunks_writes_every_row_exactly_once(
     def written() -> int:
         return sum(rows_of(path, run) for run, path in sheets.items())
 
+    async def write(wanted: int) -> None:
+        await until(lambda: written() >= wanted, within_s=60)
+
     for kill in range(1, KILLS + 1):
-        wanted = ROWS * kill // (KILLS + 2)
-        await until(lambda least=wanted: written() >= least, within_s=60)
+        await write(ROWS * kill // (KILLS + 2))
         assert await stage.end(signal.SIGKILL) == -signal.SIGKILL
         await stage.start(transaction_s=0.05)
-    await until(lambda: written() == ROWS, within_s=60)
+    await write(ROWS)
     for run, path in sheets.items():
         assert writes_of(path) == (ROWS // 2, ROWS // 2)
         assert set(keys_of(path)) == {f"{run}-{number}" for number in range(ROWS // 2)}

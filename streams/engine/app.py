@@ -241,8 +241,10 @@ class RoleApp(faust.App):
         self.rebalancing = False
 
 
-def role_app(role: Role, settings: Settings, *, store: Path) -> RoleApp:
+def role_app(role: Role, settings: Settings, *, store: Path, standbys: int = 0) -> RoleApp:
     """Make the app of a role; its id, and the group's, is `{prefix}rowmill-{role}`.
+
+    `standbys`: how many other members keep a copy of each partition's stores.
 
     `store` is the data directory of this process: locked here, until the process ends or `run`
     returns. Raises: DirectoryTaken naming the process that has it (exit code 3), DirectoryUnusable,
@@ -266,7 +268,7 @@ def role_app(role: Role, settings: Settings, *, store: Path) -> RoleApp:
         web_enabled=False,
         topic_allow_declare=False,
         topic_disable_leader=True,
-        table_standby_replicas=0,
+        table_standby_replicas=standbys,
         TableManager=Tables,
         Stream=RoleStream,
         agent_supervisor=CrashingSupervisor,

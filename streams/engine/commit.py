@@ -164,6 +164,10 @@ class RoleConsumer(Consumer):
         """Return the first open delivery of each partition that has one."""
         return [head for tracker in self.trackers.values() if (head := tracker.head()) is not None]
 
+    def count_from(self, now_s: float) -> None:
+        """Forget how long nothing came: the process itself stood still until `now_s`."""
+        self.looked_s = self._fetched_s = now_s
+
     def silent_s(self, now_s: float) -> float:
         """Seconds since a fetch of any partition returned; 0 where all are paused."""
         if not self.trackers or len(self._paused | self._congested) == len(self.trackers):

@@ -22,7 +22,7 @@ from faust.types import TP
 from rowmill.streams.engine.commit import RoleConsumer
 from rowmill.streams.engine.intake import Intake
 from rowmill.streams.engine.producer import DeliveryFailed, StrictProducer
-from rowmill.streams.engine.recovery import Recovery
+from rowmill.streams.engine.recovery import Recovery, Standby
 from rowmill.streams.engine.stores import PartitionStore
 from rowmill.streams.engine.tables import DurableTable, OwnedPartition
 
@@ -45,6 +45,8 @@ class Ownership:
         self._taking: asyncio.Task[None] | None = None
         self._told: set[int] = set()
         self._stores: dict[TopicPartition, PartitionStore] = {}
+        self._following: asyncio.Task[None] | None = None
+        self._standby_stores: dict[TopicPartition, PartitionStore] = {}
         self._turn = asyncio.Lock()
 
     async def assigned(self, tps: set[TP]) -> None:
@@ -55,10 +57,7 @@ class Ownership:
     async def revoked(self) -> None:
         """Give everything up, committed as far as it goes. Idempotent."""
         async with self._turn:
-            if self._taking is not None:
-                self._taking.cancel()
-                await asyncio.wait([self._taking])
-                self._taking = None
+            await self._end_tasks()
             self.ready.clear()
             consumer, intake = self._consumer, self._intake
             consumer.fetching.clear()
@@ -88,6 +87,7 @@ class Ownership:
                 await self._consumer.begin(tps)
             log.info("partitions_ready", partitions=sorted(partitions), epochs=self.epochs)
             self.ready.set()
+            self._follow(self._standby_partitions() - partitions)
             await self._app.on_rebalance_complete.send()
         except asyncio.CancelledError:
             raise
@@ -95,17 +95,13 @@ class Ownership:
             await self._app.crash(error)
 
     async def _recover(self, partitions: set[int]) -> None:
-        tables = self._tables
-        for table in tables:
-            for partition in sorted(partitions):
-                store = PartitionStore(table.path / str(partition))
-                self._stores[TopicPartition(table.changelog, partition)] = store
-        by_topic = {table.changelog: table for table in tables}
+        self._open(partitions, self._stores)
+        by_topic = self._by_changelog
         await Recovery(self._app.client_options, self._stores, by_topic).run()
         for tp, store in self._stores.items():
             table = by_topic[tp.topic]
             table.own(tp.partition, OwnedPartition(table.name, tp.partition, store, self._app.fail))
-        self._stores = {}
+        self._stores.clear()
 
     async def _raise_epochs(self, partitions: set[int]) -> None:
         """Begin an epoch of each partition, higher than any its changelogs tell of, and wait."""
@@ -132,12 +128,44 @@ class Ownership:
         except DeliveryFailed as error:
             log.error("not_committed", reason=str(error))
 
+    def _standby_partitions(self) -> set[int]:
+        """Return the partitions that the assignor wants a copy of here."""
+        if not self._tables:
+            return set()
+        return {tp.partition for tp in self._app.assignor.assigned_standbys()}
+
+    def _follow(self, partitions: set[int]) -> None:
+        if not partitions:
+            return
+        self._open(partitions, self._standby_stores)
+        standby = Standby(self._app.client_options, self._standby_stores, self._by_changelog)
+        self._following = asyncio.get_running_loop().create_task(standby.run())
+        self._following.add_done_callback(self._followed)
+
+    def _followed(self, done: asyncio.Task[None]) -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            self._app.fail(error)
+
+    async def _end_tasks(self) -> None:
+        for task in (self._taking, self._following):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        self._taking = self._following = None
+
+    def _open(self, partitions: set[int], stores: dict[TopicPartition, PartitionStore]) -> None:
+        for table in self._tables:
+            for partition in sorted(partitions):
+                store = PartitionStore(table.path / str(partition))
+                stores[TopicPartition(table.changelog, partition)] = store
+
     def _close_stores(self) -> None:
         for table in self._tables:
             table.close()
-        for store in self._stores.values():
-            store.close()
-        self._stores = {}
+        for stores in (self._stores, self._standby_stores):
+            for store in stores.values():
+                store.close()
+            stores.clear()
 
     @property
     def _consumer(self) -> RoleConsumer:
@@ -146,6 +174,10 @@ class Ownership:
     @property
     def _intake(self) -> Intake:
         return cast(Intake, self._app.topics)
+
+    @property
+    def _by_changelog(self) -> dict[str, DurableTable]:
+        return {table.changelog: table for table in self._tables}
 
     @property
     def _tables(self) -> list[DurableTable]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
@@ -24,6 +25,7 @@ log = structlog.get_logger(__name__)
 
 PROGRESS_EVERY_S = 5.0
 BATCH_RECORDS = 4_000
+FETCH_WAIT_MS = 20
 FETCH_BYTES = 4 << 20
 """Per partition and fetch: a changelog is read as fast as the broker sends."""
 
@@ -43,6 +45,8 @@ class Recovery:
         self._tables = tables
         self.applied = 0
         self.refused = 0
+        self._behind: set[TopicPartition] = set()
+        self._progress = _Progress(0)
 
     async def run(self) -> None:
         """Bring every store up to the end its changelog has now.
@@ -51,69 +55,89 @@ class Recovery:
         """
         if not self._stores:
             return
-        reader = AIOKafkaConsumer(
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=FETCH_BYTES,
-            fetch_max_wait_ms=20,
-            **self._options,
-        )
-        await reader.start()
-        try:
-            reader.assign(list(self._stores))
-            await self._read(reader)
-        finally:
-            await reader.stop()
-
-    async def _read(self, reader: AIOKafkaConsumer) -> None:
         began_s = time.monotonic()
-        tps = list(self._stores)
-        beginnings = await reader.beginning_offsets(tps)
-        ends = await reader.end_offsets(tps)
-        total = 0
-        for tp, store in self._stores.items():
-            start = _start_of(store, beginnings[tp], ends[tp])
-            reader.seek(tp, start)
-            total += ends[tp] - start
-        progress = _Progress(total)
-        behind = {tp for tp in tps if await reader.position(tp) < ends[tp]}
-        while behind:
-            try:
-                fetched = await reader.getmany(timeout_ms=200, max_records=BATCH_RECORDS)
-            except OffsetOutOfRangeError as error:
-                for tp in error.args[0]:
-                    # Trimmed while we read: what was before is gone, so is what it deleted.
-                    self._stores[tp].destroy("its changelog was trimmed")
-                    reader.seek(tp, (await reader.beginning_offsets([tp]))[tp])
-                continue
-            for tp, records in fetched.items():
-                self._apply(tp, records)
-                progress.add(tp, len(records))
-            for tp in list(behind):
-                position = await reader.position(tp)
-                if position >= ends[tp]:
-                    behind.discard(tp)
-                    self._stores[tp].write((), max(position, self._stores[tp].next_offset or 0))
-            await asyncio.sleep(0)
+        async with self._reading() as (reader, ends):
+            while self._behind:
+                await self._step(reader)
+                await self._note_positions(reader, ends)
         for tp, store in self._stores.items():
             # An empty changelog, or one whose tail was compacted away: up to date all the same.
             store.write((), max(ends[tp], store.next_offset or 0))
             store.bury()
         log.info(
             "tables_recovered",
-            partitions=len(tps),
+            partitions=len(self._stores),
             records=self.applied + self.refused,
             refused_by_epoch=self.refused,
             took_s=round(time.monotonic() - began_s, 3),
         )
 
-    def _apply(self, tp: TopicPartition, records: Sequence[Any]) -> None:
-        store = self._stores[tp]
-        entries, refused = winners(records, store, self._tables[tp.topic].derive)
-        store.write(entries, records[-1].offset + 1)
-        self.refused += refused
-        self.applied += len(records) - refused
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[tuple[AIOKafkaConsumer, dict[TopicPartition, int]]]:
+        """Yield a reader at the place of each store, and the end each changelog has now."""
+        reader = AIOKafkaConsumer(
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=FETCH_BYTES,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
+            **self._options,
+        )
+        await reader.start()
+        try:
+            tps = list(self._stores)
+            reader.assign(tps)
+            beginnings = await reader.beginning_offsets(tps)
+            ends = await reader.end_offsets(tps)
+            total = 0
+            for tp, store in self._stores.items():
+                start = _start_of(store, beginnings[tp], ends[tp])
+                reader.seek(tp, start)
+                total += ends[tp] - start
+            self._behind = set(tps)
+            self._progress = _Progress(total)
+            await self._note_positions(reader, ends)
+            yield reader, ends
+        finally:
+            await reader.stop()
+
+    async def _step(self, reader: AIOKafkaConsumer) -> None:
+        """Apply what the next fetch brings."""
+        try:
+            fetched = await reader.getmany(timeout_ms=200, max_records=BATCH_RECORDS)
+        except OffsetOutOfRangeError as error:
+            for tp in error.args[0]:
+                # Trimmed while we read: what was before is gone, so is what it deleted.
+                self._stores[tp].destroy("its changelog was trimmed")
+                reader.seek(tp, (await reader.beginning_offsets([tp]))[tp])
+            return
+        for tp, records in fetched.items():
+            store = self._stores[tp]
+            entries, refused = winners(records, store, self._tables[tp.topic].derive)
+            store.write(entries, records[-1].offset + 1)
+            self.refused += refused
+            self.applied += len(records) - refused
+            self._progress.add(len(records))
+        await asyncio.sleep(0)
+
+    async def _note_positions(
+        self, reader: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]
+    ) -> None:
+        self._behind = {tp for tp in self._behind if await reader.position(tp) < ends[tp]}
+
+
+class Standby(Recovery):
+    """Keeps stores of partitions that other members own up to date, for a quick takeover.
+
+    Applies the same rule by epoch; whoever is assigned such a partition recovers the few records
+    that its store lacks.
+    """
+
+    async def run(self) -> None:
+        """Follow the changelogs until cancelled. Raises: StoreFailed, aiokafka's KafkaError."""
+        async with self._reading() as (reader, _):
+            while True:
+                await self._step(reader)
 
 
 def winners(
@@ -182,7 +206,7 @@ class _Progress:
         self._done = 0
         self._began_s = self._said_s = time.monotonic()
 
-    def add(self, tp: TopicPartition, records: int) -> None:
+    def add(self, records: int) -> None:
         self._done += records
         now_s = time.monotonic()
         if now_s - self._said_s >= PROGRESS_EVERY_S:

@@ -27,6 +27,8 @@ EXIT_WATCHDOG = 75
 """EX_TEMPFAIL of sysexits.h: start me again."""
 
 LOOK_EVERY_S = 1.0
+LATE_S = 2 * LOOK_EVERY_S
+"""A look that comes later than this was itself held up."""
 FETCH_SILENT_MAX_S = 120.0
 """Far above a broker's restart (14.6 s for three of them) and aiokafka's request time-out (40 s)."""
 HEAD_STUCK_MAX_S = 120.0
@@ -45,7 +47,7 @@ class Watchdog:
     def __init__(self, app: RoleApp) -> None:
         self._app = app
         self._lag_max_s = app.settings.loop_lag_max_s
-        self._ticked_s = time.monotonic()
+        self._looked_s = self._ticked_s = time.monotonic()
         self._stopped = threading.Event()
         self._heads: dict[tuple[str, int], _Head] = {}
         self._loop_thread = threading.main_thread()
@@ -64,9 +66,13 @@ class Watchdog:
     def _tick(self) -> None:
         if self._stopped.is_set():
             return
-        self._ticked_s = time.monotonic()
-        reason = self._standstill(self._ticked_s)
-        if reason is not None:
+        now_s = time.monotonic()
+        late = now_s - self._looked_s > LATE_S
+        self._looked_s = self._ticked_s = now_s
+        if late:
+            # The loop, or the whole process, stood still: what it waits for was not looked at either.
+            self._begin_again(now_s)
+        elif (reason := self._standstill(now_s)) is not None:
             self._end(reason)
         self._app.loop.call_later(LOOK_EVERY_S, self._tick)
 
@@ -74,13 +80,18 @@ class Watchdog:
         looked_s = time.monotonic()
         while not self._stopped.wait(LOOK_EVERY_S):
             now_s = time.monotonic()
-            if now_s - looked_s > 2 * LOOK_EVERY_S + self._lag_max_s / 2:
+            if now_s - looked_s > LATE_S:
                 # The whole process was stopped (SIGSTOP, a frozen machine): the loop is not to blame.
                 self._ticked_s = now_s
             looked_s = now_s
             lag_s = now_s - self._ticked_s
             if lag_s > self._lag_max_s:
                 self._end(f"the loop has been blocked for {lag_s:.0f} s", self._where())
+
+    def _begin_again(self, now_s: float) -> None:
+        self._heads.clear()
+        if self._app._consumer is not None:
+            self._app.role_consumer.count_from(now_s)
 
     def _standstill(self, now_s: float) -> str | None:
         app = self._app

@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,16 @@ class Puppet:
         found.pop("!epoch", None)
         say("scan", partition=partition, entries=found)
 
+    def do_standby(self) -> None:
+        stores = self.app.ownership._standby_stores
+        say("standby", offsets={tp.partition: store.next_offset for tp, store in stores.items()})
+
+    def do_raise(self) -> None:
+        self.app.loop.create_task(self.app.crash(RuntimeError("as told")))
+
+    def do_block(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def do_produce(self, topic: str, key: str, size: int, partition: int | None = None) -> None:
         sent = self.app.produce(TOPICS[topic], key=key, value=b"x" * size, partition=partition)
         self.watch("produced", key, sent)
@@ -175,7 +186,9 @@ def main(role: Any, store: str) -> int:
     """Run until told to stop."""
     if victim := os.environ.get("PUPPET_DIE_BEFORE_STORE"):
         die_before_store(victim)
-    app = role_app(role, Settings(), store=Path(store))
+    app = role_app(
+        role, Settings(), store=Path(store), standbys=int(os.environ.get("PUPPET_STANDBYS", "0"))
+    )
     puppet = Puppet(app, os.environ.get("PUPPET_MODE", "hold"))
 
     def listen() -> None:

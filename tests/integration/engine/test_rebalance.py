@@ -39,7 +39,7 @@ def test_members_that_join_and_leave_under_load_lose_no_row(
     feed_some("d")
     until_sync(lambda: len(worker.of("ready")) == 3, within_s=60)
     for partition in (0, 1):
-        until_sync(lambda p=partition: committed_now(settings, ROWS_INPUT, p) == 6_000, within_s=60)
+        until_sync(lambda: committed_now(settings, ROWS_INPUT, partition) == 6_000, within_s=60)  # noqa: B023
         written = {
             record.key.decode() for record in asyncio.run(read(settings, ROWS_CHANGELOG, partition))
         }
@@ -109,3 +109,21 @@ def test_a_worker_killed_and_started_again_keeps_its_partitions(
     ]
     assert again.of("READY")[0]["instance"] == first.of("READY")[0]["instance"]
     assert len(second.of("ready")) == rebalances
+
+
+def test_a_standby_has_the_entries_before_it_takes_over(settings: Settings, puppet: Start) -> None:
+    one = {"PUPPET_STANDBYS": "1"}
+    first = puppet("w0", **one).ready()
+    second = puppet("w1", **one).ready()
+    until_sync(lambda: first.of("ready")[-1]["partitions"] in ([0], [1]), within_s=60)
+    mine = first.of("ready")[-1]["partitions"][0]
+    for number in range(500):
+        first.tell("put", partition=mine, key=f"row/{number}", value=number)
+    first.wait("put", key="row/499")
+    # The epoch and 500 entries: the copy has them before the owner goes.
+    until_sync(lambda: (second.ask("standby")["offsets"].get(str(mine)) or 0) >= 501, within_s=30)
+    first.kill_9()
+    until_sync(lambda: second.of("ready")[-1]["partitions"] == [0, 1], within_s=60)
+    assert len(second.ask("scan", partition=mine)["entries"]) == 501
+    recovered = [line for line in second.log.splitlines() if "tables_recovered" in line][-1]
+    assert int(recovered.split("records=")[1].split()[0]) < 10

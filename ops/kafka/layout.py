@@ -116,7 +116,10 @@ def java_options(heap_mb: int) -> list[str]:
     simple_logger = "-Dorg.slf4j.simpleLogger"
     return [
         f"-Xmx{heap_mb}m",
-        # Memory and start time: no concurrent collector's threads, no second compiler.
+        # Memory and start time: no concurrent collector's threads, no second compiler. Measured with
+        # four records a row through four groups, Java 17: a start costs 3.1 s of CPU instead of
+        # 3.9 s, 240 MiB instead of 285; a row 0.84 ms in both until some 12,000 rows have passed,
+        # then 0.65 ms with the second compiler.
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         "-XX:+ExitOnOutOfMemoryError",

@@ -18,7 +18,10 @@ COUNTED = ("completed", "failed", "skipped", "duplicates", "pending", "cancelled
 
 
 def end_block(report: RunReport, again: str) -> Iterator[str]:
-    """Yield the lines that a finished or stopped run ends with. `again`: the command that retries."""
+    """Yield the lines that a finished or stopped run ends with.
+
+    `again`: the command that goes on or retries, "" where that is said elsewhere.
+    """
     parts = [
         f"{rows:,} {name}"
         for name in COUNTED
@@ -38,7 +41,7 @@ def end_block(report: RunReport, again: str) -> Iterator[str]:
             for failure in report.failures[:REASONS_SHOWN]
         ]  # fmt: skip
         yield f"failed: {'; '.join(shown)}"
-    if report.exit_code:
+    if report.exit_code and again:
         yield f"again: {again}"
     written = f"     out: {report.out}" if report.out else ""
     yield f"run: {report.run_id}     sheet: {report.sheet}{written}"

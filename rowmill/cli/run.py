@@ -96,8 +96,10 @@ def _carry_out(order: Order, *, as_json: bool) -> int:
         if as_json:
             typer.echo(report.to_json())
             return
-        goes_on = resume_command(report.run_id) if report.pending else new_run_command()
-        for text in end_block(report, goes_on):
+        again = resume_command(report.run_id) if report.pending else new_run_command()
+        if report.state == "paused":
+            again = ""  # the sentence that the command ends with says it
+        for text in end_block(report, again):
             typer.echo(text)
 
     return drive(prepared, note=note, tell=tell).exit_code

@@ -167,17 +167,13 @@ class Life:
         """Write our record with `changes`, durable on return. Raises: LogUnwritable, LifeLost."""
         async with self._writing:
             self._raise_if_lost()
-            self.record = self.record.model_copy(
+            record = self.record.model_copy(
                 update={**changes, "updated_at_ms": self._clock.wall_ms()}
             )
             await self._runs.write(
-                self.record.run, self.record, source=f"rowmill/run/{self.record.run}",
-                run=self.record.run,
-            )  # fmt: skip
-
-    def note(self, **changes: Any) -> None:
-        """Change our record; the next renewal writes it."""
-        self.record = self.record.model_copy(update=changes)
+                record.run, record, source=f"rowmill/run/{record.run}", run=record.run
+            )
+            self.record = record  # what was not acknowledged is not what we said
 
     async def _renew(self) -> None:
         while not self.lost.done():

@@ -153,7 +153,6 @@ class Run:
         """Return how the run stands now."""
         counts = self._with.follower.counts()
         total = self._with.source.total
-        self._speed.note(time.monotonic(), counts.ended)
         speed = self._speed.rows_per_s()
         open_rows = max(0, min(self._fed, total) - counts.ended)
         return Progress(
@@ -305,6 +304,7 @@ class Run:
         while True:
             await asyncio.sleep(EVENT_EVERY_S)
             counts = self._with.follower.counts()
+            self._speed.note(time.monotonic(), counts.ended)
             if counts.ended != told:
                 await self._events.write("progress", counts, self._wall_s())
                 told = counts.ended

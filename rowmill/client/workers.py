@@ -33,7 +33,13 @@ class Workers:
             if not self._started:
                 await self._admin.start()
                 self._started = True
-            answers = await self._admin.describe_consumer_groups(list(self._groups))
+            # One group at a time: aiokafka 0.14 reads version 3 of the answer as version 2
+            # (protocol/admin.py, DescribeGroupsRequest_v3), which shifts every group but the first.
+            answers = [
+                answer
+                for group in self._groups
+                for answer in await self._admin.describe_consumer_groups([group])
+            ]
         except (KafkaError, OSError, TimeoutError):
             return False
         present = {

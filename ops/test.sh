@@ -14,7 +14,7 @@ lint() {
 }
 
 types() {
-  mypy && mypy examples
+  mypy && mypy examples/*/*.py
 }
 
 run_tests() { # ARGUMENTS of pytest: its exit 5, no test found, is a folder that waits for its first

@@ -79,3 +79,13 @@ def test_named_variables_are_settings(path: Path) -> None:
     settings = {f"ROWMILL_{field.upper()}" for field in Settings.model_fields}
     unknown = {name for name in named - settings if not name.startswith(_NOT_SETTINGS)}
     assert unknown == set()
+
+
+def test_the_promises_that_tests_quote_are_written_down() -> None:
+    quoted = {
+        code
+        for path in (ROOT / "tests").rglob("*.py")
+        for code in re.findall(r"behaviour\(\"([A-Z]\d+)\"", path.read_text(encoding="utf-8"))
+    }
+    promises = (ROOT / "docs" / "behaviour.md").read_text(encoding="utf-8")
+    assert quoted - set(re.findall(r"\*\*([A-Z]\d+)\*\*", promises)) == set()

@@ -75,12 +75,13 @@ def public(tree: ast.AST, inside: str = "") -> Iterator[tuple[str, Function | as
 
 def undocumented(tree: ast.Module) -> Iterator[str]:
     for name, node in public(tree):
-        # A Protocol's `...` and an override say what they do where they are declared.
+        # A Protocol's `...`, an override and a setter say what they do where they are declared.
         body_is_dots = isinstance(node.body[0], ast.Expr) and (
             isinstance(node.body[0].value, ast.Constant) and node.body[0].value.value is ...
         )
         overrides = any(
-            isinstance(mark, ast.Name) and mark.id in ("override", "overload")
+            (isinstance(mark, ast.Name) and mark.id in ("override", "overload"))
+            or (isinstance(mark, ast.Attribute) and mark.attr == "setter")
             for mark in node.decorator_list
         )
         if not (ast.get_docstring(node) or body_is_dots or overrides):

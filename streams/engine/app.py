@@ -65,6 +65,7 @@ class RoleApp(faust.App):
         self.client_options: dict[str, Any] = client_options(settings)
         self.fetch_wait_ms = settings.fetch_wait_ms
         self.before_start: list[Callable[[], Awaitable[None]]] = []
+        self.before_stop: list[Callable[[], Awaitable[None]]] = []
         self.after_stop: list[Callable[[], Awaitable[None]]] = []
         self.stopping = False
         self.on_partitions_ready: list[Hook] = []

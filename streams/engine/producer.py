@@ -78,6 +78,9 @@ class StrictProducer(Producer):
     async def on_start(self) -> None:
         """Connect, and see every batch that is made from now on."""
         await super().on_start()
+        self._watch_batches()
+
+    def _watch_batches(self) -> None:
         accumulator = self._accumulator
         append = accumulator._append_batch
 

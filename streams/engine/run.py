@@ -76,11 +76,13 @@ async def _serve(app: RoleApp, on_ready: Callable[[], None]) -> int:
 async def _stop(app: RoleApp) -> int:
     code = _exit_code(app)
     app.stopping = True
-    within_s = STOP_WITHIN_S + app.settings.drain_s
+    if not app.crashed:
+        for hook in app.before_stop:
+            await hook()
     try:
-        await asyncio.wait_for(app.stop(), within_s)
+        await asyncio.wait_for(app.stop(), STOP_WITHIN_S)
     except TimeoutError:
-        log.error("stop_took_too_long", within_s=within_s)
+        log.error("stop_took_too_long", within_s=STOP_WITHIN_S)
         # Service threads and stores of a half-stopped app would keep the process.
         os._exit(code or EXIT_INFRASTRUCTURE)
     return code or _exit_code(app)

@@ -5,7 +5,7 @@ JSON in: msgspec (keeps all digits of integers, refuses NaN and Infinity), then 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -42,6 +42,25 @@ def encode(record: Contract) -> bytes:
 
 def decode(contract: type[C], value: bytes | None) -> C:
     """Return the record in `value`. Raises: UndecodableRecord with a reason that a user can read."""
+    return _validated(contract, _object(value))
+
+
+def decode_kind(
+    contracts: Mapping[str, type[Contract]], default: str, value: bytes | None
+) -> Contract:
+    """Return a record of a topic that carries several contracts, told apart by their field `kind`.
+
+    `default`: the kind of a record that names none. Raises: UndecodableRecord.
+    """
+    plain = _object(value)
+    kind = plain.get("kind", default)
+    contract = contracts.get(kind) if isinstance(kind, str) else None
+    if contract is None:
+        raise UndecodableRecord(f"kind {kind!r}; this worker knows {', '.join(contracts)}")
+    return _validated(contract, plain)
+
+
+def _object(value: bytes | None) -> dict[str, Any]:
     if value is None:
         raise UndecodableRecord("the record has no value")
     try:
@@ -50,6 +69,10 @@ def decode(contract: type[C], value: bytes | None) -> C:
         raise UndecodableRecord(f"not JSON: {error}") from error
     if not isinstance(plain, dict):
         raise UndecodableRecord(f"expected a JSON object, got {type(plain).__name__}")
+    return plain
+
+
+def _validated(contract: type[C], plain: dict[str, Any]) -> C:
     version = plain.get("schema_version", 1)
     if not isinstance(version, int) or version > contract.VERSION or version < 1:
         raise UndecodableRecord(

@@ -245,6 +245,37 @@ def fail(
     )
 
 
+def settle_late(receipt: Receipt, settled: Receipt, lease_id: str) -> Receipt | None:
+    """Return the receipt after a settlement that a former owner sent, None where it changes nothing.
+
+    A late answer of the same purchase settles whatever is open, or failed in a way that another ask
+    may mend (R6): it was paid for. A late refusal settles only the lease it was sent under: once
+    somebody sent again, that send's outcome counts. A completed receipt is never overwritten.
+    """
+    if settled.purchase != receipt.purchase or not settled.final:
+        return None
+    known = receipt.failure
+    open_to_answers = not receipt.final or (
+        known is not None
+        and (known.kind.asked_again or known.kind is FailureKind.OUTCOME_UNKNOWN)
+    )
+    same_lease = receipt.lease is not None and receipt.lease.id == lease_id
+    if settled.state != "completed" and not (receipt.state == "running" and same_lease):
+        return None
+    if not open_to_answers:
+        return None
+    return replace(
+        receipt,
+        state=settled.state,
+        lease=None,
+        sends=max(receipt.sends, settled.sends),
+        attempts=max(receipt.attempts, settled.attempts),
+        output=settled.output,
+        failure=settled.failure,
+        settled_wall_ms=settled.settled_wall_ms,
+    )
+
+
 def release(receipt: Receipt) -> Receipt:
     """Hand back a claim that was never sent under this lease (R11)."""
     _expect(receipt, "queued", "pending")

@@ -15,12 +15,17 @@ from rowmill.streams.adapters.secrets import EnvironmentSecrets
 from rowmill.streams.dispatch import agents
 from rowmill.streams.dispatch.answers import Answers
 from rowmill.streams.dispatch.caller import Caller
-from rowmill.streams.dispatch.claims import Claims, Ownership, ReceiptStore
+from rowmill.streams.dispatch.claims import Claims
 from rowmill.streams.dispatch.lanes import Lanes
+from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.dispatch.requests import Requests
 from rowmill.streams.engine.app import RoleApp, role_app, run
 from rowmill.topics.catalogue import RECEIPTS_CHANGELOG, RUNS
 from rowmill.topics.views import RunsView
+
+GATE_MARGIN_S = 2.0
+"""Before a session can end at the broker, its owner has stopped to send (point 3): the margin covers
+the way of the heartbeat, its answer, and the check itself."""
 
 
 def _new_id() -> str:
@@ -36,10 +41,14 @@ class Dispatch:
         self._clock = SystemClock()
         self._recovered_ms: dict[int, int] = {}
         self._http = HttpProvider(EnvironmentSecrets())
-        ownership = Ownership(app.instance, app.epoch, app.owns, self._recovered_ms.__getitem__)
+        ownership = Ownership(
+            app.instance, app.epoch, app.owns, self._gate, self._recovered_ms.__getitem__
+        )
+        mail = OwnerMail(app)
         store = ReceiptStore(app.durable_table("receipts", RECEIPTS_CHANGELOG), ownership)
         self._caller = Caller(
             store,
+            mail,
             self._http,
             ownership,
             self._clock,
@@ -54,24 +63,34 @@ class Dispatch:
             self._caller.send,
             concurrency_default=settings.lane_concurrency,
             share=lambda: len(self._recovered_ms) / settings.partitions,
+            gate=lambda: self._gate() and not app.stopping,
         )
         answers = Answers(app)
-        self._claims = Claims(store, lanes, answers, ownership, self._clock, _new_id)
+        self._claims = Claims(store, lanes, answers, mail, ownership, self._clock, _new_id)
         self._caller.connect(self._claims, lanes)
         self._runs = RunsView()
-        self._requests = Requests(app, self._runs, self._claims, answers)
+        self._requests = Requests(app, self._runs, self._claims, answers, mail)
         self._reader: LogReader | None = None
         agents.attach(app, self._requests)
         app.on_partitions_ready.append(self._ready)
         app.on_partitions_lost.append(self._lost)
         app.head_is_waiting = lambda head: self._claims.waits(head) or self._requests.holds(head)
         app.before_start.append(self._start)
+        app.before_stop.append(self._drain)
         app.after_stop.append(self._stop)
 
     async def _start(self) -> None:
         self._reader = LogReader(self._settings, RUNS, self._on_run)
         await self._reader.start()
         await self._reader.caught_up()
+
+    def _gate(self) -> bool:
+        """Open while nobody else can own our partitions (point 3 of the architecture)."""
+        return self._app.heartbeat_age_s < self._settings.session_timeout_s - GATE_MARGIN_S
+
+    async def _drain(self) -> None:
+        """Let calls in flight end: a planned stop repeats none."""
+        await self._caller.drain(self._settings.drain_s)
 
     async def _stop(self) -> None:
         if self._reader is not None:
@@ -88,8 +107,6 @@ class Dispatch:
         self._recovered_ms.update(dict.fromkeys(partitions, now))
 
     async def _lost(self, partitions: set[int]) -> None:
-        if self._app.stopping:
-            await self._caller.drain(self._settings.drain_s)
         self._claims.lost(partitions)
         self._requests.lost(partitions)
         for partition in partitions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Literal
 
 import structlog
 
@@ -11,15 +12,20 @@ from rowmill.errors import SecretMissing
 from rowmill.streams.core import receipts
 from rowmill.streams.core.identity import idempotency_key
 from rowmill.streams.core.outcomes import Answered, FailureKind, Outcome, Refused
-from rowmill.streams.core.receipts import Failure, Lease
+from rowmill.streams.core.receipts import Failure, Lease, Receipt
 from rowmill.streams.core.retries import GiveUp, RetryAt, RetryPolicy, next_step
 from rowmill.streams.dispatch.calls import OpenCall
-from rowmill.streams.dispatch.claims import Claims, Ownership, ReceiptStore
-from rowmill.streams.dispatch.lanes import Lane, Lanes
+from rowmill.streams.dispatch.claims import Claims
+from rowmill.streams.dispatch.heartbeat import Heartbeat, LeaseLost
+from rowmill.streams.dispatch.lanes import GATE_MS, Lane, Lanes
+from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.engine.tables import NotOwned
 from rowmill.streams.ports import Clock, Provider, Send
 
 log = structlog.get_logger(__name__)
+
+_Next = int | Literal["settled", "left"]
+"""Milliseconds until the next attempt; or the receipt is final and durable; or it is another's."""
 
 
 class Caller:
@@ -28,6 +34,7 @@ class Caller:
     def __init__(
         self,
         store: ReceiptStore,
+        mail: OwnerMail,
         provider: Provider,
         ownership: Ownership,
         clock: Clock,
@@ -41,6 +48,7 @@ class Caller:
         """`chance`: a random number in [0, 1) for jitter. `bytes_max`: of one answer (R9). `crash`
         ends the process: a call that failed in our own code must not hang its row unseen."""
         self._store = store
+        self._mail = mail
         self._provider = provider
         self._ownership = ownership
         self._clock = clock
@@ -71,7 +79,15 @@ class Caller:
     async def _run(self, call: OpenCall) -> None:
         lane = self._lanes.of(call.provider)
         try:
-            delay_ms = await self._attempt(call, lane)
+            step = await self._attempt(call, lane)
+            call.sending = False
+            if step == "settled":
+                self._claims.settled(call)
+            elif step == "left":
+                self._claims.left(call)
+            else:
+                loop = asyncio.get_running_loop()
+                loop.call_later(step / 1000, self._come_back, call, lane)
         except NotOwned:
             # The partition went to another owner, which the requests reach again; it sees the
             # running receipt and takes over under the same idempotency key.
@@ -80,45 +96,77 @@ class Caller:
         except Exception as error:
             log.exception("call_broke", receipt=call.receipt.key, tool=call.tool.id)
             self._crash(error)
-        else:
-            call.sending = False
-            if delay_ms is None:
-                self._claims.settled(call)
-            else:
-                loop = asyncio.get_running_loop()
-                loop.call_later(delay_ms / 1000, self._come_back, call, lane)
         finally:
             lane.ended()
 
-    async def _attempt(self, call: OpenCall, lane: Lane) -> int | None:
-        """Send once. Returns: None where the receipt is final and durable, else milliseconds until
-        the next attempt. Raises: NotOwned."""
+    async def _attempt(self, call: OpenCall, lane: Lane) -> _Next:
+        """Send once, and make what came of it durable. Raises: NotOwned before the send."""
         lease = self._lease(call.partition)
+        heartbeat = Heartbeat(
+            lease, lambda: self._renew(call), self._clock, self._clock.monotonic_ms()
+        )
         call.receipt = receipts.start(receipts.pick(call.receipt), lease)
         await self._store.put(call.partition, call.receipt)
-        outcome = await self._ask(call)
+        if not self._may_act(call, heartbeat):
+            # Compared right before the request leaves: writing may have taken long (a frozen
+            # process, a broker away), and a successor may own the partition by now.
+            call.receipt = receipts.park(call.receipt, lease.id, reached=False, uses_attempt=False)
+            return GATE_MS
+        outcome = await self._ask(call, heartbeat)
+        if not self._claims.holds(call):
+            log.info("answer_came_twice", receipt=call.receipt.key)
+            return "left"
         if isinstance(outcome, Answered):
-            call.receipt = receipts.complete(
+            receipt = receipts.complete(
                 call.receipt, lease.id, outcome.output, self._clock.wall_ms()
             )
-        else:
-            step = self._after(call, outcome)
-            if outcome.waits:
-                self._hold(lane, outcome, step)
-            if isinstance(step, RetryAt):
-                call.receipt = receipts.park(
-                    call.receipt, lease.id, reached=outcome.reached, uses_attempt=step.uses_attempt
-                )
-                return step.delay_ms
-            call.receipt = receipts.fail(
-                call.receipt,
-                lease.id,
-                Failure(step.kind, step.message, outcome.status_code),
-                self._clock.wall_ms(),
-                reached=outcome.reached,
+            return await self._settle(call, receipt, heartbeat)
+        return await self._refused(call, lane, lease, outcome, heartbeat)
+
+    async def _refused(
+        self, call: OpenCall, lane: Lane, lease: Lease, outcome: Refused, heartbeat: Heartbeat
+    ) -> _Next:
+        """Decide on a send that gave no answer: again, or failed."""
+        step = self._after(call, outcome)
+        if outcome.waits:
+            self._hold(lane, outcome, step)
+        if isinstance(step, RetryAt):
+            call.receipt = receipts.park(
+                call.receipt, lease.id, reached=outcome.reached, uses_attempt=step.uses_attempt
             )
-        await self._store.put(call.partition, call.receipt)
-        return None
+            return step.delay_ms
+        receipt = receipts.fail(
+            call.receipt,
+            lease.id,
+            Failure(step.kind, step.message, outcome.status_code),
+            self._clock.wall_ms(),
+            reached=outcome.reached,
+        )
+        return await self._settle(call, receipt, heartbeat)
+
+    async def _settle(self, call: OpenCall, receipt: Receipt, heartbeat: Heartbeat) -> _Next:
+        """Write a final receipt where we may, else hand it to the present owner (R6)."""
+        lease = call.receipt.lease
+        if self._may_act(call, heartbeat):
+            call.receipt = receipt
+            await self._store.put(call.partition, receipt)
+            return "settled"
+        if lease is not None:
+            log.warning("settled_by_owner", receipt=receipt.key, lease=lease.id)
+            await self._mail.settle(call.partition, receipt, lease.id)
+        return "left"
+
+    def _may_act(self, call: OpenCall, heartbeat: Heartbeat) -> bool:
+        """Whether this process is surely the owner, under a lease that surely lives."""
+        own = self._ownership
+        return own.owns(call.partition) and own.gate() and not heartbeat.expired
+
+    async def _renew(self, call: OpenCall) -> None:
+        """Write the lease again, or tell the present owner that the call goes on."""
+        if self._ownership.owns(call.partition):
+            await self._store.put(call.partition, call.receipt)
+        else:
+            await self._mail.renew(call.partition, call.receipt)
 
     def _after(self, call: OpenCall, outcome: Refused) -> RetryAt | GiveUp:
         return next_step(
@@ -138,12 +186,20 @@ class Caller:
 
     def _come_back(self, call: OpenCall, lane: Lane) -> None:
         """A parked call wakes up (Q6), unless its partition went to another owner meanwhile."""
-        if self._claims.holds(call):
+        if self._claims.holds(call) and call.receipt.state == "queued":
             lane.offer(call)
 
-    async def _ask(self, call: OpenCall) -> Outcome:
+    async def _ask(self, call: OpenCall, heartbeat: Heartbeat) -> Outcome:
         try:
-            return await self._provider.call(self._request(call))
+            return await heartbeat.keep(self._provider.call(self._request(call)))
+        except LeaseLost:
+            return Refused(
+                kind=FailureKind.LEASE_LOST,
+                message="lease lost: its renewal could not be written in time",
+                retryable=True,
+                maybe_booked=True,
+                reached=True,
+            )
         except SecretMissing as error:
             return Refused(
                 kind=FailureKind.TRANSIENT,

@@ -27,7 +27,8 @@ class OpenCall:
 
     It belongs to the process, not to an assignment: a redelivered request joins it. `waiters`: by
     (run, row, call), so an older copy of the same request is replaced. `sending`: a send is under
-    way. `opened_ms`: own monotonic clock when this process opened it.
+    way. `opened_ms`: own monotonic clock when this process opened it. `foreign_until_ms`: a former
+    owner's lease lives at least that long.
     """
 
     receipt: Receipt
@@ -39,6 +40,7 @@ class OpenCall:
     opened_ms: int
     waiters: dict[tuple[str, str, str], Waiter] = field(default_factory=dict)
     sending: bool = False
+    foreign_until_ms: int = 0
 
     def join(self, waiter: Waiter) -> None:
         """Add a follower (Q4). The older copy of the same request is acknowledged (Q1)."""

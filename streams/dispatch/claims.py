@@ -7,8 +7,8 @@ joined, what is final is answered, what a dead owner left is taken over, and the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import structlog
 
@@ -18,44 +18,13 @@ from rowmill.streams.core.receipts import Ask, Existing, Receipt
 from rowmill.streams.dispatch.answers import Answers
 from rowmill.streams.dispatch.calls import OpenCall, Waiter, waiter_of
 from rowmill.streams.dispatch.lanes import Lanes
+from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.engine.delivery import Delivery
-from rowmill.streams.engine.tables import DurableTable, NotOwned
+from rowmill.streams.engine.tables import NotOwned
 from rowmill.streams.ports import Clock
-from rowmill.topics import codec
-from rowmill.topics.contracts import ReceiptEntry, ToolRequest
+from rowmill.topics.contracts import Forget, Renewal, Settlement, ToolRequest
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Ownership:
-    """Who this process is, asked anew each time: partitions come and go."""
-
-    instance: str
-    epoch: Callable[[int], int]
-    owns: Callable[[int], bool]
-    recovered_ms: Callable[[int], int]
-    """Own monotonic clock at the end of a partition's recovery."""
-
-
-class ReceiptStore:
-    """The table `receipts` in the core's words."""
-
-    def __init__(self, table: DurableTable, ownership: Ownership) -> None:
-        self._table = table
-        self._ownership = ownership
-
-    def get(self, partition: int, key: str) -> Receipt | None:
-        """Return the stored receipt. Raises: NotOwned."""
-        value = self._table.get(partition, key)
-        return None if value is None else codec.decode(ReceiptEntry, value).receipt
-
-    def put(self, partition: int, receipt: Receipt) -> asyncio.Future[None]:
-        """Store a receipt; the future resolves once it is durable. Raises: NotOwned."""
-        entry = ReceiptEntry.model_construct(
-            epoch=self._ownership.epoch(partition), receipt=receipt
-        )
-        return self._table.put(partition, receipt.key, codec.encode(entry))
 
 
 class Claims:
@@ -66,6 +35,7 @@ class Claims:
         store: ReceiptStore,
         lanes: Lanes,
         answers: Answers,
+        mail: OwnerMail,
         ownership: Ownership,
         clock: Clock,
         new_id: Callable[[], str],
@@ -73,6 +43,7 @@ class Claims:
         self._store = store
         self._lanes = lanes
         self._answers = answers
+        self._mail = mail
         self._ownership = ownership
         self._clock = clock
         self._new_id = new_id
@@ -107,7 +78,7 @@ class Claims:
         self._decide(stored, request, waiter, tool, provider)
 
     def settled(self, call: OpenCall) -> None:
-        """Answer everybody who waits for a call whose final receipt is durable."""
+        """Answer everybody who waits for a call whose final receipt is durable. Raises: NotOwned."""
         self.forget(call)
         epoch = self._ownership.epoch(call.partition)
         for waiter in call.waiters.values():
@@ -117,6 +88,11 @@ class Claims:
         """Drop an open call without an answer: its requests come again to the present owner."""
         if self.holds(call):
             del self._open[call.receipt.key]
+
+    def left(self, call: OpenCall) -> None:
+        """An answer was handed to the present owner. Where that is this process, it comes back."""
+        if not self._ownership.owns(call.partition):
+            self.forget(call)
 
     def lost(self, partitions: set[int]) -> None:
         """Release what was not sent in partitions that went to another owner (R11)."""
@@ -128,6 +104,52 @@ class Claims:
     def holds(self, call: OpenCall) -> bool:
         """True while that call is open here: it was not left to another owner meanwhile."""
         return self._open.get(call.receipt.key) is call
+
+    def renewed(self, delivery: Delivery, renewal: Renewal) -> None:
+        """A live former owner works on: its lease is waited for anew (R4)."""
+        delivery.ack()
+        call = self._open.get(renewal.receipt)
+        lease = call.receipt.lease if call is not None else None
+        if call is not None and lease is not None and lease.id == renewal.lease:
+            call.foreign_until_ms = self._clock.monotonic_ms() + renewal.duration_ms
+
+    def settled_late(self, delivery: Delivery, settlement: Settlement) -> None:
+        """Take an answer that came to a former owner, or to us while we could not write (R6)."""
+        key = settlement.receipt.key
+        call = self._open.get(key)
+        known = call.receipt if call is not None else self._store.get(delivery.partition, key)
+        settled = None
+        if known is not None:
+            settled = receipts.settle_late(known, settlement.receipt, settlement.lease)
+        if settled is None:
+            log.info("late_settlement_changes_nothing", receipt=key)
+            delivery.ack()
+            return
+        log.info("settled_late", receipt=key, state=settled.state)
+        durable = self._store.put(delivery.partition, settled)
+        durable.add_done_callback(lambda done: self._late_is_durable(done, delivery, call, settled))
+
+    def forgotten(self, delivery: Delivery, wish: Forget) -> None:
+        """Delete a receipt that nobody is asking about; an open call is left alone."""
+        if wish.receipt in self._open:
+            log.warning("open_receipt_not_forgotten", receipt=wish.receipt)
+            delivery.ack()
+            return
+        gone = self._store.delete(delivery.partition, wish.receipt)
+        gone.add_done_callback(lambda done: _ack_once_done(done, delivery))
+
+    def _late_is_durable(
+        self,
+        done: asyncio.Future[None],
+        delivery: Delivery,
+        call: OpenCall | None,
+        settled: Receipt,
+    ) -> None:
+        _ack_once_done(done, delivery)
+        if call is not None and self.holds(call) and not done.cancelled() and not done.exception():
+            call.receipt = settled
+            self._lanes.withdraw(call)
+            self.settled(call)
 
     def _decide(
         self,
@@ -199,16 +221,16 @@ class Claims:
         """
         call = self._opened(stored, request, waiter, tool, provider)
         lease = stored.lease
-        wait_ms = 0
         if lease is not None and lease.instance != self._ownership.instance:
-            expires = self._ownership.recovered_ms(call.partition) + lease.duration_ms
-            wait_ms = max(0, expires - self._clock.monotonic_ms())
-        task = asyncio.create_task(self._take_over(call, wait_ms / 1000))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            recovered_ms = self._ownership.recovered_ms(call.partition)
+            call.foreign_until_ms = recovered_ms + lease.duration_ms
+        self._in_background(self._take_over(call))
 
-    async def _take_over(self, call: OpenCall, wait_s: float) -> None:
-        await asyncio.sleep(wait_s)
+    async def _take_over(self, call: OpenCall) -> None:
+        if call.foreign_until_ms:
+            await self._outlast(call)
+        if not self.holds(call) or call.receipt.state != "running":
+            return
         taken = receipts.take_over(
             call.receipt,
             idempotent=call.tool.idempotent,
@@ -216,15 +238,38 @@ class Claims:
             now_wall_ms=self._clock.wall_ms(),
         )
         log.info("receipt_taken_over", receipt=taken.key, state=taken.state, deaths=taken.deaths)
-        if not self.holds(call):
-            return
         call.receipt = taken
         if not taken.final:
             self._lanes.of(call.provider).offer(call)
         else:
-            try:
-                await self._store.put(call.partition, taken)
-            except NotOwned:
-                self.forget(call)
-            else:
-                self.settled(call)
+            await self._write_and_settle(call, taken)
+
+    async def _outlast(self, call: OpenCall) -> None:
+        """Wait for a foreign lease to end, renewals included, and read what its owner last sent."""
+        while self.holds(call):
+            left_ms = call.foreign_until_ms - self._clock.monotonic_ms()
+            if left_ms > 0:
+                await asyncio.sleep(left_ms / 1000)
+                continue
+            until_ms = call.foreign_until_ms
+            await self._mail.read_past(call.partition, self._new_id())
+            if call.foreign_until_ms == until_ms:
+                return
+
+    async def _write_and_settle(self, call: OpenCall, receipt: Receipt) -> None:
+        try:
+            await self._store.put(call.partition, receipt)
+            call.receipt = receipt
+            self.settled(call)
+        except NotOwned:
+            self.forget(call)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _ack_once_done(done: asyncio.Future[None], delivery: Delivery) -> None:
+    if not done.cancelled() and done.exception() is None:
+        delivery.ack()

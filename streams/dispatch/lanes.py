@@ -14,6 +14,9 @@ from rowmill.streams.core.pacing import Pacer
 from rowmill.streams.dispatch.calls import OpenCall
 from rowmill.streams.ports import Clock
 
+GATE_MS = 100
+"""While the gate is closed a lane looks again this often."""
+
 Policy = tuple[tuple[tuple[int, int], ...], int]
 """Windows (calls, per_ms) and concurrency."""
 
@@ -22,12 +25,19 @@ class Lane:
     """One lane's queue in this process."""
 
     def __init__(
-        self, name: str, pacer: Pacer, clock: Clock, send: Callable[[OpenCall], None]
+        self,
+        name: str,
+        pacer: Pacer,
+        clock: Clock,
+        send: Callable[[OpenCall], None],
+        gate: Callable[[], bool],
     ) -> None:
+        """`gate`: whether this process may use permits now (point 3 of the architecture)."""
         self.name = name
         self.pacer = pacer
         self._clock = clock
         self._send = send
+        self._gate = gate
         self._queue: deque[OpenCall] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -52,9 +62,17 @@ class Lane:
         """Remove the queued calls of partitions that went to another owner (R11)."""
         self._queue = deque(call for call in self._queue if call.partition not in partitions)
 
+    def withdraw(self, call: OpenCall) -> None:
+        """Remove one queued call: it was answered meanwhile."""
+        if call in self._queue:
+            self._queue.remove(call)
+
     def pump(self) -> None:
         """Let out every call that has a slot and a permit now; come back when the next may."""
         while self._queue and self.pacer.room():
+            if not self._gate():
+                self._come_back(GATE_MS)
+                return
             now = self._clock.monotonic_ms()
             wait = self.pacer.earliest_ms(now) - now
             if wait > 0:
@@ -82,6 +100,7 @@ class Lanes:
         *,
         concurrency_default: int,
         share: Callable[[], float],
+        gate: Callable[[], bool],
     ) -> None:
         """`share`: this worker's part, 0 to 1, of lanes that span all partitions."""
         self._lanes: dict[str, Lane] = {}
@@ -90,6 +109,7 @@ class Lanes:
         self._send = send
         self._concurrency_default = concurrency_default
         self._share = share
+        self._gate = gate
 
     def __len__(self) -> int:
         """Calls queued in all lanes."""
@@ -99,7 +119,7 @@ class Lanes:
         """Return the provider's lane; limits and slots follow the newest run's declaration."""
         lane = self._lanes.get(provider.id)
         if lane is None:
-            lane = Lane(provider.id, Pacer(), self._clock, self._send)
+            lane = Lane(provider.id, Pacer(), self._clock, self._send, self._gate)
             self._lanes[provider.id] = lane
         policy = self._policy(provider)
         if self._policies.get(provider.id) != policy:
@@ -111,6 +131,10 @@ class Lanes:
         """Remove the queued calls of `partitions` from every lane."""
         for lane in self._lanes.values():
             lane.drop(partitions)
+
+    def withdraw(self, call: OpenCall) -> None:
+        """Remove a call that was answered while it was queued."""
+        self.of(call.provider).withdraw(call)
 
     def _policy(self, provider: ProviderSpec) -> Policy:
         """A lane without windows spans all partitions, so its slots are shared with the others'."""

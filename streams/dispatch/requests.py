@@ -12,14 +12,32 @@ from rowmill.streams.core.receipts import Failure, Receipt
 from rowmill.streams.dispatch.answers import Answers
 from rowmill.streams.dispatch.calls import waiter_of
 from rowmill.streams.dispatch.claims import Claims
+from rowmill.streams.dispatch.owner import OwnerMail
 from rowmill.streams.engine.app import RoleApp
 from rowmill.streams.engine.dead_letter import set_aside
 from rowmill.streams.engine.delivery import Delivery
 from rowmill.topics import codec
-from rowmill.topics.contracts import RunRecord, ToolRequest
+from rowmill.topics.contracts import (
+    Barrier,
+    Contract,
+    Forget,
+    Renewal,
+    RunRecord,
+    Settlement,
+    ToolRequest,
+)
 from rowmill.topics.views import RunsView
 
 log = structlog.get_logger(__name__)
+
+KINDS: Mapping[str, type[Contract]] = {
+    "ask": ToolRequest,
+    "renew": Renewal,
+    "settle": Settlement,
+    "barrier": Barrier,
+    "forget": Forget,
+}
+"""What `tool.requests` carries: questions, and words to a receipt's owner."""
 
 Tools = Mapping[str, tuple[ToolSpec, ProviderSpec]]
 
@@ -27,22 +45,35 @@ Tools = Mapping[str, tuple[ToolSpec, ProviderSpec]]
 class Requests:
     """What `tool.requests` brings. `offer` never waits: the partition goes on (Flow)."""
 
-    def __init__(self, app: RoleApp, runs: RunsView, claims: Claims, answers: Answers) -> None:
+    def __init__(
+        self, app: RoleApp, runs: RunsView, claims: Claims, answers: Answers, mail: OwnerMail
+    ) -> None:
         self._app = app
         self._runs = runs
         self._claims = claims
         self._answers = answers
+        self._mail = mail
         self._tools: dict[str, tuple[RunRecord, Tools]] = {}
         self._held: dict[str, list[tuple[Delivery, ToolRequest]]] = {}
 
     def offer(self, delivery: Delivery) -> None:
         """Take one record in; what nobody can read is set aside."""
         try:
-            request = codec.decode(ToolRequest, delivery.value)
+            record = codec.decode_kind(KINDS, "ask", delivery.value)
         except codec.UndecodableRecord as error:
             set_aside(self._app, delivery, str(error))
             return
-        self._route(delivery, request)
+        match record:
+            case ToolRequest():
+                self._route(delivery, record)
+            case Settlement():
+                self._claims.settled_late(delivery, record)
+            case Renewal():
+                self._claims.renewed(delivery, record)
+            case Barrier():
+                self._mail.arrived(record, delivery)
+            case Forget():
+                self._claims.forgotten(delivery, record)
 
     def run_changed(self, record: RunRecord) -> None:
         """Let out what waited for a run to be known."""

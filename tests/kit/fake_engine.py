@@ -45,6 +45,7 @@ class FakeApp:
 
     owned: set[int] = field(default_factory=lambda: set(range(8)))
     produced: dict[str, list[SimpleNamespace]] = field(default_factory=lambda: defaultdict(list))
+    raw: dict[str, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     paused: set[int] = field(default_factory=set)
     failures: list[BaseException] = field(default_factory=list)
     hold: bool = False
@@ -62,6 +63,7 @@ class FakeApp:
         headers: Any = None,
     ) -> asyncio.Future[Any]:
         """Take a record; it is acknowledged at once unless `hold`."""
+        self.raw[topic.name].append(value)
         self.produced[topic.name].append(
             SimpleNamespace(record_key=key, to_partition=partition, **msgspec.json.decode(value))
         )
@@ -126,6 +128,12 @@ class FakeTable:
         self.writes.append((key, value))
         if self.derive is not None:
             self.entries[partition].update(self.derive(key, value))
+        return self.app._future()
+
+    def delete(self, partition: int, key: str) -> asyncio.Future[None]:
+        """Delete an entry of an owned partition."""
+        self.app.epoch(partition)
+        self.entries[partition].pop(key, None)
         return self.app._future()
 
     def scan(self, partition: int, prefix: str) -> Iterator[tuple[str, bytes]]:

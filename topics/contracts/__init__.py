@@ -2,7 +2,13 @@
 
 from rowmill.topics.contracts.base import Contract
 from rowmill.topics.contracts.calls import CallError, ProviderResult, ToolRequest
-from rowmill.topics.contracts.receipts import ReceiptEntry
+from rowmill.topics.contracts.receipts import (
+    Barrier,
+    Forget,
+    ReceiptEntry,
+    Renewal,
+    Settlement,
+)
 from rowmill.topics.contracts.rows import Cell, RowCompleted, RowEntry, RowInput
 from rowmill.topics.contracts.runs import (
     DatasetEvent,
@@ -14,19 +20,23 @@ from rowmill.topics.contracts.runs import (
 )
 
 __all__ = [
+    "Barrier",
     "CallError",
     "Cell",
     "Contract",
     "DatasetEvent",
     "DeadLetter",
+    "Forget",
     "LaneRecord",
     "PlayReference",
     "ProviderResult",
     "ReceiptEntry",
+    "Renewal",
     "RowCompleted",
     "RowEntry",
     "RowInput",
     "RunOptions",
     "RunRecord",
+    "Settlement",
     "ToolRequest",
 ]

@@ -19,7 +19,7 @@ class ToolRequest(Contract):
 
     TYPE: ClassVar[str] = "rowmill.tool.request"
 
-    kind: Literal["ask", "renew", "settle"] = "ask"
+    kind: Literal["ask"] = "ask"
     run: str
     life: int
     dataset: str
@@ -36,7 +36,6 @@ class ToolRequest(Contract):
     stale_after_s: float | None = None
     timeout_s: float | None = None
     wait_s: float | None = None
-    epoch: int = 0
 
 
 class CallError(BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -66,8 +66,8 @@ class Role:
         path = folder / "play.py"
         path.write_text(textwrap.dedent(source))
         self.play: LoadedPlay = load(str(path))
-        self.app: Any = FakeApp()
-        self.table: Any = FakeTable(self.app, derive_counts)
+        self.app = cast(Any, FakeApp())
+        self.table = cast(Any, FakeTable(self.app, derive_counts))
         self.settings = Settings(home=folder, partitions=1, **settings)
         self.runs = RunsView()
         shelf = PlayShelf([folder])

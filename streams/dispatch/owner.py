@@ -1,0 +1,111 @@
+"""What this process may do as the owner of partitions, asked anew each time: they come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rowmill.streams.core.receipts import Receipt
+from rowmill.streams.engine.app import RoleApp
+from rowmill.streams.engine.delivery import Delivery
+from rowmill.streams.engine.tables import DurableTable
+from rowmill.topics import codec
+from rowmill.topics.catalogue import TOOL_REQUESTS
+from rowmill.topics.contracts import Barrier, Contract, ReceiptEntry, Renewal, Settlement
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Who this process is, and what it owns.
+
+    `gate`: its last successful group heartbeat is young enough, so that nobody else can own its
+    partitions. `recovered_ms`: own monotonic clock at the end of a partition's recovery.
+    """
+
+    instance: str
+    epoch: Callable[[int], int]
+    owns: Callable[[int], bool]
+    gate: Callable[[], bool]
+    recovered_ms: Callable[[int], int]
+
+
+class ReceiptStore:
+    """The table `receipts` in the core's words."""
+
+    def __init__(self, table: DurableTable, ownership: Ownership) -> None:
+        self._table = table
+        self._ownership = ownership
+
+    def get(self, partition: int, key: str) -> Receipt | None:
+        """Return the stored receipt. Raises: NotOwned."""
+        value = self._table.get(partition, key)
+        return None if value is None else codec.decode(ReceiptEntry, value).receipt
+
+    def put(self, partition: int, receipt: Receipt) -> asyncio.Future[None]:
+        """Store a receipt; the future resolves once it is durable. Raises: NotOwned."""
+        entry = ReceiptEntry.model_construct(
+            epoch=self._ownership.epoch(partition), receipt=receipt
+        )
+        return self._table.put(partition, receipt.key, codec.encode(entry))
+
+    def delete(self, partition: int, key: str) -> asyncio.Future[None]:
+        """Forget a receipt; the future resolves once that is durable. Raises: NotOwned."""
+        return self._table.delete(partition, key)
+
+
+class OwnerMail:
+    """Words to the present owner of a receipt, by the one way that it reads in order.
+
+    A process that was the owner writes no receipt any more: it sends renewals and answers here, and
+    the present owner, who may be itself again, takes them.
+    """
+
+    def __init__(self, app: RoleApp) -> None:
+        self._app = app
+        self._barriers: dict[str, asyncio.Future[None]] = {}
+
+    def renew(self, partition: int, receipt: Receipt) -> asyncio.Future[object]:
+        """Say that a call is still open under the receipt's lease."""
+        lease = receipt.lease
+        if lease is None:
+            raise ValueError(f"receipt {receipt.key} has no lease")
+        return self._send(
+            partition,
+            receipt.key,
+            Renewal(receipt=receipt.key, lease=lease.id, duration_ms=lease.duration_ms),
+        )
+
+    def settle(self, partition: int, receipt: Receipt, lease_id: str) -> asyncio.Future[object]:
+        """Hand an answer over."""
+        settlement = Settlement.model_construct(kind="settle", lease=lease_id, receipt=receipt)
+        return self._send(partition, receipt.key, settlement)
+
+    async def read_past(self, partition: int, barrier_id: str) -> None:
+        """Return once everything that lay in the partition at this call has been read.
+
+        Cancelled where the partition goes to another owner.
+        """
+        passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._barriers[barrier_id] = passed
+        try:
+            await self._send(partition, barrier_id, Barrier(id=barrier_id))
+            await passed
+        finally:
+            self._barriers.pop(barrier_id, None)
+
+    def arrived(self, barrier: Barrier, delivery: Delivery) -> None:
+        """A barrier came back: whoever waits for it goes on."""
+        delivery.ack()
+        passed = self._barriers.get(barrier.id)
+        if passed is not None and not passed.done():
+            passed.set_result(None)
+
+    def _send(self, partition: int, key: str, word: Contract) -> asyncio.Future[object]:
+        return self._app.produce(
+            TOOL_REQUESTS,
+            key=key,
+            value=codec.encode(word),
+            partition=partition,
+            headers=codec.headers(word, id_=f"{key}/{word.TYPE}", source=self._app.conf.id),
+        )

@@ -188,7 +188,6 @@ class RoleApp(faust.App):
     async def on_started(self) -> None:
         """Know the partitions of what roles produce to, then start the app's own tasks."""
         known = {self.wire_name(topic) for topic in CATALOGUE}
-        known &= self.strict_producer.known_topics()
         known |= {
             table.changelog for table in cast("dict[str, DurableTable]", self.tables).values()
         }

@@ -188,6 +188,9 @@ class RoleConsumer(Consumer):
         intake = cast(Intake, self.app.topics)
         while not self.should_stop:
             await self.fetching.wait()
+            if not self.fetching.is_set():
+                # Set and cleared before this task had its turn; a look now could outlive the seek.
+                continue
             number = self.assignment_number
             self._looking = True
             try:

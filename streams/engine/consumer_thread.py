@@ -18,6 +18,7 @@ from aiokafka.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka.structs import OffsetAndMetadata
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
+from mode.threads import WorkerThread
 
 log = structlog.get_logger(__name__)
 
@@ -33,12 +34,22 @@ class LogOffsets:
     end: dict[TP, int]
 
 
+class EndingThread(WorkerThread):
+    """A thread that does not keep a process from ending, however its end goes wrong."""
+
+    def __init__(self, service: Any, **kwargs: Any) -> None:
+        super().__init__(service, **kwargs)
+        self.daemon = True
+
+
 class RoleConsumerThread(AIOKafkaConsumerThread):
     """Faust's consumer thread with the fetch wait as a setting and an explicit leave.
 
     Calls from the role's loop go straight to the thread's loop. Faust's method queue has two workers,
     each of which costs three tasks a call, and a look that waits takes one of them.
     """
+
+    Worker = EndingThread
 
     def __init__(self, consumer: Any, **kwargs: Any) -> None:
         super().__init__(consumer, thread_loop=uvloop.new_event_loop(), **kwargs)

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+SETTLE_WITHIN_S = 45
+"""Below the time that a rebalance waits for its members (`app.REBALANCE_S`)."""
+
 Hook = Callable[[set[int]], Awaitable[None]]
 
 
@@ -119,14 +122,21 @@ class Ownership:
             await hook(set(partitions))
 
     async def _settle(self, consumer: RoleConsumer) -> None:
-        """Deliver what is on its way and commit. A failed delivery commits nothing."""
+        """Deliver what is on its way and commit. A failed delivery commits nothing.
+
+        A broker that is away for longer than a rebalance waits ends this: the group goes on without
+        this member, and what is not committed is read again by whoever has the partitions then.
+        """
         try:
-            await cast(StrictProducer, self._app.producer).flush()
-            for table in self._tables:
-                table.store_acknowledged()
-            await consumer.commit()
+            async with asyncio.timeout(SETTLE_WITHIN_S):
+                await cast(StrictProducer, self._app.producer).flush()
+                for table in self._tables:
+                    table.store_acknowledged()
+                await consumer.commit()
         except DeliveryFailed as error:
             log.error("not_committed", reason=str(error))
+        except TimeoutError:
+            log.error("not_committed", reason=f"no answer within {SETTLE_WITHIN_S} s")
 
     def _standby_partitions(self) -> set[int]:
         """Return the partitions that the assignor wants a copy of here."""

@@ -8,7 +8,6 @@ to aiokafka's open batch and counts per batch, from the first record to the brok
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Iterable
 from typing import Any, cast
@@ -63,7 +62,6 @@ class StrictProducer(Producer):
         self._partitions: dict[str, int] = {}
         self._tps: dict[tuple[str, int], TopicPartition] = {}
         self.failure: DeliveryFailed | None = None
-        self.last_ack_s = time.monotonic()
 
     def _settings_extra(self) -> dict[str, Any]:
         # Idempotence: a lost answer doubles no record, and a batch never expires while the broker is
@@ -103,13 +101,14 @@ class StrictProducer(Producer):
         """True while anything is enqueued and not delivered."""
         return bool(self._batches or self._backlogs or self._unresolved)
 
-    def known_topics(self) -> set[str]:
-        """Return all topics that the cluster told of."""
-        return set(self._ensure_producer().client.cluster.topics())
-
-    def reaches_broker(self) -> bool:
-        """True where the broker has answered lately, or nothing was asked of it."""
-        return not self.pending or time.monotonic() - self.last_ack_s < BROKER_ANSWERS_S
+    async def reaches_broker(self) -> bool:
+        """Ask the cluster for its metadata; False where nobody answers within 10 s."""
+        try:
+            asked = self._ensure_producer().client.fetch_all_metadata()
+            await asyncio.wait_for(asked, BROKER_ANSWERS_S)
+        except (KafkaError, TimeoutError, OSError):
+            return False
+        return True
 
     async def learn(self, topics: Iterable[str]) -> None:
         """Fetch the metadata of `topics`, so that `enqueue` can name partitions at once."""
@@ -261,9 +260,7 @@ class StrictProducer(Producer):
     def _batch_done(self, tp: TopicPartition, done: asyncio.Future[Any]) -> None:
         self._batches.discard(done)
         error = asyncio.CancelledError() if done.cancelled() else done.exception()
-        if error is None:
-            self.last_ack_s = time.monotonic()
-        else:
+        if error is not None:
             self._fail(tp, error)
 
     def _fail(self, tp: TopicPartition, error: BaseException) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import structlog
@@ -46,10 +46,7 @@ def run(app: RoleApp, *, on_ready: Callable[[], None]) -> int:
 
 
 async def _serve(app: RoleApp, on_ready: Callable[[], None]) -> int:
-    loop = asyncio.get_running_loop()
-    told = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+    told, hurry = _signals()
     # Workers create and alter nothing; a missing topic or another partition count is told here.
     await check_topics(app.settings)
     watchdog = Watchdog(app)
@@ -63,22 +60,33 @@ async def _serve(app: RoleApp, on_ready: Callable[[], None]) -> int:
             if app.ownership.ready.is_set() and not app.crashed:
                 on_ready()
             await _until_any(told.wait(), app._crashed.wait())
-        except (KafkaError, RowmillError) as error:
+            app.stopping = True
+            if not app.crashed:
+                await _until_any(_tell(app.before_stop), hurry.wait(), app._crashed.wait())
+        except Exception as error:  # noqa: BLE001 - whatever it is, services must be stopped
             app.crash_reason = error
             app._crashed.set()
         return await _stop(app)
     finally:
         watchdog.stop()
-        for hook in app.after_stop:
-            await hook()
+        await _tell(app.after_stop)
+
+
+def _signals() -> tuple[asyncio.Event, asyncio.Event]:
+    """Return what the first SIGTERM or SIGINT sets, and what any further one sets (no drain)."""
+    told, hurry = asyncio.Event(), asyncio.Event()
+
+    def tell() -> None:
+        (hurry if told.is_set() else told).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, tell)
+    return told, hurry
 
 
 async def _stop(app: RoleApp) -> int:
     code = _exit_code(app)
     app.stopping = True
-    if not app.crashed:
-        for hook in app.before_stop:
-            await hook()
     try:
         await asyncio.wait_for(app.stop(), STOP_WITHIN_S)
     except TimeoutError:
@@ -88,20 +96,31 @@ async def _stop(app: RoleApp) -> int:
     return code or _exit_code(app)
 
 
+async def _tell(hooks: list[Callable[[], Awaitable[None]]]) -> None:
+    for hook in hooks:
+        await hook()
+
+
 def _exit_code(app: RoleApp) -> int:
     if not app.crashed:
         return 0
     reason = app.crash_reason
-    log.error("worker_failed", reason=str(reason), kind=type(reason).__name__)
+    kind = type(reason).__name__
     if isinstance(reason, RowmillError):
+        log.error("worker_failed", reason=str(reason), kind=kind)
         return reason.exit_code
+    # Not an error that was foreseen: its place is what helps.
+    log.error("worker_failed", reason=str(reason), kind=kind, exc_info=reason)
     return EXIT_INFRASTRUCTURE if isinstance(reason, KafkaError | OSError) else EXIT_CRASH
 
 
-async def _until_any(*waits: object) -> None:
-    tasks = [asyncio.ensure_future(wait) for wait in waits]  # type: ignore[call-overload]
+async def _until_any(*waits: Awaitable[object]) -> None:
+    """Wait until one is done, cancel the others. Raises what that one raised."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
         for task in tasks:
             task.cancel()

@@ -79,7 +79,7 @@ class PartitionStore:
         try:
             self._db = self._open()
         except Exception as error:
-            if _is_disk_full(error):
+            if not _is_corruption(error):  # a full disk, a lock, descriptors: nothing is broken
                 raise StoreFailed(path, error) from error
             # A byte flipped on the disk: the changelog has everything (F27).
             self._drop(str(error))
@@ -218,7 +218,7 @@ class PartitionStore:
         return found
 
     def _failed(self, error: Exception) -> StoreFailed:
-        if "orruption" in str(error):
+        if _is_corruption(error):
             # The next start drops this store and replays instead of failing at the same block.
             (self.path / _REBUILD).touch()
         return StoreFailed(self.path, error)
@@ -248,8 +248,9 @@ def _shared_cache() -> Cache:
     return _cache
 
 
-def _is_disk_full(error: Exception) -> bool:
-    return "No space left" in str(error)
+def _is_corruption(error: Exception) -> bool:
+    """True where RocksDB says that its files are broken; it tells kinds of errors by text only."""
+    return str(error).startswith("Corruption")
 
 
 def _wall_ms() -> int:

@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 from faust.tables.manager import TableManager
 
-from rowmill.errors import InfrastructureError, RowmillError
+from rowmill.errors import RowmillError
 from rowmill.streams.engine.producer import StrictProducer
 from rowmill.streams.engine.stores import Entry, PartitionStore
 from rowmill.topics.catalogue import TopicDefinition
@@ -39,16 +39,6 @@ class NotOwned(RowmillError):
 
     def __init__(self, table: str, partition: int) -> None:
         super().__init__(f"table {table}: partition {partition} is not owned by this process.")
-
-
-class Fenced(InfrastructureError):
-    """Another process wrote to a partition under a higher epoch: this one is no owner any more."""
-
-    def __init__(self, table: str, partition: int, own: int, other: int) -> None:
-        super().__init__(
-            f"table {table}, partition {partition}: epoch {other} has begun, this process holds"
-            f" {own}. It stops; the supervisor starts it again."
-        )
 
 
 class _Write:

@@ -7,6 +7,7 @@ the last commit. The exit code tells a supervisor that no row is to blame.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import threading
@@ -29,6 +30,9 @@ EXIT_WATCHDOG = 75
 LOOK_EVERY_S = 1.0
 LATE_S = 2 * LOOK_EVERY_S
 """A look that comes later than this was itself held up."""
+FETCH_SILENT_S = 10.0
+"""No fetch for so long: ask whether the broker is there, and say so every 10 s if it is not."""
+ASK_EVERY_S = 10.0
 FETCH_SILENT_MAX_S = 120.0
 """Far above a broker's restart (14.6 s for three of them) and aiokafka's request time-out (40 s)."""
 HEAD_STUCK_MAX_S = 120.0
@@ -51,7 +55,8 @@ class Watchdog:
         self._stopped = threading.Event()
         self._heads: dict[tuple[str, int], _Head] = {}
         self._loop_thread = threading.main_thread()
-        self._timer: object = None
+        self._asked_s = 0.0
+        self._question: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to watch; called in the app's loop."""
@@ -103,10 +108,21 @@ class Watchdog:
             silent_s = now_s - consumer.looked_s
             if silent_s > self._lag_max_s:
                 return f"the fetcher has not answered for {silent_s:.0f} s"
-            silent_s = consumer.silent_s(now_s)
-            if silent_s > FETCH_SILENT_MAX_S and app.strict_producer.reaches_broker():
-                return f"no fetch has returned for {silent_s:.0f} s although the broker answers"
+            self._ask_broker(consumer.silent_s(now_s), now_s)
         return self._stuck_head(now_s)
+
+    def _ask_broker(self, silent_s: float, now_s: float) -> None:
+        """Tell a broker that is away, which the worker waits for, from a fetch that has stalled."""
+        if silent_s < FETCH_SILENT_S or now_s - self._asked_s < ASK_EVERY_S:
+            return
+        self._asked_s = now_s
+        self._question = self._app.loop.create_task(self._judge(silent_s))
+
+    async def _judge(self, silent_s: float) -> None:
+        if not await self._app.strict_producer.reaches_broker():
+            log.warning("broker_away", silent_s=round(silent_s))
+        elif silent_s > FETCH_SILENT_MAX_S:
+            self._end(f"no fetch has returned for {silent_s:.0f} s although the broker answers")
 
     def _stuck_head(self, now_s: float) -> str | None:
         is_waiting = self._app.head_is_waiting

@@ -3,7 +3,7 @@
 Run as a script: role, data directory; the settings come from `ROWMILL_*`. One JSON object a line:
 commands on stdin, events on stdout. `PUPPET_MODE`: `hold` leaves records open, `ack` acknowledges
 them at once, `put` writes each to the table first, `stock` leaves that to Faust's own iterator, `block`
-never takes a second row of rows.input. `PUPPET_DIE_BEFORE_STORE` names a key: the process
+never takes a second row of rows.input, `raise` raises at the first record. `PUPPET_DIE_BEFORE_STORE` names a key: the process
 kills itself with -9 when an entry of that key is about to enter the store.
 """
 
@@ -76,6 +76,8 @@ class Puppet:
         key = (delivery.key or b"").decode()
         say("delivered", place=place, key=key, assignment=delivery.assignment)
         self.held.setdefault(place, []).append(delivery)
+        if self.mode == "raise":
+            raise RuntimeError("as told")
         if self.mode == "ack":
             delivery.ack()
         elif self.mode == "put" and delivery.topic == ROWS_INPUT.name:
@@ -139,9 +141,6 @@ class Puppet:
     def do_standby(self) -> None:
         stores = self.app.ownership._standby_stores
         say("standby", offsets={tp.partition: store.next_offset for tp, store in stores.items()})
-
-    def do_raise(self) -> None:
-        self.app.loop.create_task(self.app.crash(RuntimeError("as told")))
 
     def do_block(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -53,10 +53,11 @@ def test_a_broker_killed_and_started_again_costs_no_write_and_no_worker(
 def test_a_fault_of_the_code_ends_the_worker_without_a_commit(
     settings: Settings, puppet: Start
 ) -> None:
-    worker = puppet().ready()
-    worker.tell("raise")
+    asyncio.run(feed(settings, ROWS_INPUT, ["a"]))
+    worker = puppet(PUPPET_MODE="raise")
     assert worker.process.wait(60) == 1
     assert "as told" in worker.log
+    assert committed_now(settings, ROWS_INPUT) in (None, 0)
 
 
 def test_a_blocked_loop_ends_the_process_and_names_the_place(

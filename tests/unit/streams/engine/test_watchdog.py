@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +29,7 @@ def app() -> Any:
         role_consumer=consumer,
         should_stop=False,
         ownership=SimpleNamespace(ready=SimpleNamespace(is_set=lambda: True)),
-        strict_producer=SimpleNamespace(reaches_broker=lambda: True),
+        strict_producer=SimpleNamespace(),
         head_is_waiting=lambda delivery: False,
         waits=False,
     )
@@ -73,13 +74,25 @@ def test_a_fetcher_that_does_not_answer_is_a_standstill(app: Any) -> None:
     assert "not answered for 31 s" in (watchdog._standstill(31.0) or "")
 
 
-def test_no_fetch_is_a_standstill_only_while_the_broker_answers(app: Any) -> None:
+@pytest.mark.parametrize(("answers", "ends"), [(True, 1), (False, 0)])
+async def test_no_fetch_is_a_standstill_only_while_the_broker_answers(
+    app: Any, monkeypatch: pytest.MonkeyPatch, answers: bool, ends: int
+) -> None:
+    async def reaches_broker() -> bool:
+        return answers
+
+    ended: list[str] = []
+    app.strict_producer.reaches_broker = reaches_broker
+    app.loop = asyncio.get_running_loop()
     app._consumer.silent = FETCH_SILENT_MAX_S + 1
-    app._consumer.looked_s = 0.0
+    app._consumer.looked_s = 1_000.0
     watchdog = Watchdog(app)
-    assert "no fetch has returned for 121 s" in (watchdog._standstill(0.0) or "")
-    app.strict_producer.reaches_broker = lambda: False
-    assert watchdog._standstill(0.0) is None
+    monkeypatch.setattr(watchdog, "_end", ended.append)
+    assert watchdog._standstill(1_000.0) is None
+    assert watchdog._question is not None
+    await watchdog._question
+    assert len(ended) == ends
+    assert all("no fetch has returned for 121 s" in reason for reason in ended)
 
 
 def test_nothing_is_judged_before_the_partitions_are_ready(app: Any) -> None:

@@ -9,42 +9,53 @@ import typer
 
 if TYPE_CHECKING:
     from rowmill.cli.prepare import Order
+    from rowmill.client import RunReport
+
+Play = Annotated[str, typer.Argument(help="The play: a .py file or a module's dotted name.")]
+Input = Annotated[Path, typer.Option("--input", metavar="FILE", help="A CSV file.")]
+Sheet = Annotated[
+    str | None,
+    typer.Option("--sheet", metavar="URL", help="Where rows go: sqlite:///FILE; unset: home."),
+]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write a CSV at the end.")]
+RunId = Annotated[
+    str | None, typer.Option("--run-id", metavar="ID", help="The same id resumes; unset: new.")
+]
+Concurrency = Annotated[
+    int | None,
+    typer.Option("--concurrency", metavar="N", min=1, help="Rows open at once; unset: 50."),
+]
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N rows.")
+]
+OnRowError = Annotated[
+    Literal["fail", "continue"],
+    typer.Option("--on-row-error", help="fail: the first failed row stops the run."),
+]
+Param = Annotated[
+    list[str] | None,
+    typer.Option("--param", metavar="KEY=VALUE", help="A parameter of the play; repeatable."),
+]
+Encoding = Annotated[
+    str | None, typer.Option("--encoding", metavar="E", help="Of the input; unset: UTF-8.")
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object; all else on standard error.")
+]
 
 
 def run(
-    play: Annotated[str, typer.Argument(help="The play: a .py file or a module's dotted name.")],
-    input: Annotated[Path, typer.Option("--input", metavar="FILE", help="A CSV file.")],
-    sheet: Annotated[
-        str | None,
-        typer.Option("--sheet", metavar="URL", help="Where rows go: sqlite:///FILE; unset: home."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write a CSV at the end.")
-    ] = None,
-    run_id: Annotated[
-        str | None, typer.Option("--run-id", metavar="ID", help="The same id resumes; unset: new.")
-    ] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option("--concurrency", metavar="N", min=1, help="Rows open at once; unset: 50."),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N rows.")
-    ] = None,
-    on_row_error: Annotated[
-        Literal["fail", "continue"],
-        typer.Option("--on-row-error", help="fail: the first failed row stops the run."),
-    ] = "continue",
-    param: Annotated[
-        list[str] | None,
-        typer.Option("--param", metavar="KEY=VALUE", help="A parameter of the play; repeatable."),
-    ] = None,
-    encoding: Annotated[
-        str | None, typer.Option("--encoding", metavar="E", help="Of the input; unset: UTF-8.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object; all else on standard error.")
-    ] = False,
+    play: Play,
+    input: Input,
+    sheet: Sheet = None,
+    out: Out = None,
+    run_id: RunId = None,
+    concurrency: Concurrency = None,
+    limit: Limit = None,
+    on_row_error: OnRowError = "continue",
+    param: Param = None,
+    encoding: Encoding = None,
+    as_json: Json = False,
 ) -> None:
     """Run a play over an input.
 
@@ -80,7 +91,6 @@ def run(
 
 def _carry_out(order: Order, *, as_json: bool) -> int:
     from rowmill.cli.driving import drive
-    from rowmill.cli.endings import end_block, new_run_command, resume_command
     from rowmill.cli.prepare import prepare
     from rowmill.cli.words import plain
     from rowmill.settings import Settings
@@ -88,22 +98,23 @@ def _carry_out(order: Order, *, as_json: bool) -> int:
     def note(text: str) -> None:
         typer.echo(plain(text), err=True)
 
+    def tell(report: RunReport) -> None:
+        _print_report(report, as_json=as_json)
+
     prepared = prepare(order, Settings())
     for warning in prepared.warnings:
         note(f"{order.input}: {warning}")
-
-    def tell(report: RunReport) -> None:
-        if as_json:
-            typer.echo(report.to_json())
-            return
-        again = resume_command(report.run_id) if report.pending else new_run_command()
-        if report.state == "paused":
-            again = ""  # the sentence that the command ends with says it
-        for text in end_block(report, again):
-            typer.echo(text)
-
     return drive(prepared, note=note, tell=tell).exit_code
 
 
-if TYPE_CHECKING:
-    from rowmill.client import RunReport
+def _print_report(report: RunReport, *, as_json: bool) -> None:
+    from rowmill.cli.endings import end_block, new_run_command, resume_command
+
+    if as_json:
+        typer.echo(report.to_json())
+        return
+    again = resume_command(report.run_id) if report.pending else new_run_command()
+    if report.state == "paused":
+        again = ""  # the sentence that the command ends with says it
+    for text in end_block(report, again):
+        typer.echo(text)

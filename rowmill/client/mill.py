@@ -9,9 +9,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from rowmill.client.claims import Life, RunLock, claim
+from rowmill.client.drive import Means
 from rowmill.client.follow import Follower
 from rowmill.client.instance import instance_id
-from rowmill.client.run import Driven, Run
+from rowmill.client.run import Run
 from rowmill.client.source import Source
 from rowmill.client.viewed_log import ViewedLog
 from rowmill.client.work import Work, checked_run_id, identified, new_run_id, plain_rows
@@ -112,7 +113,7 @@ class Mill:
         follower = Follower(self.settings, run, from_offsets=begin if previous is None else None)
         await follower.start()
         return Run(
-            Driven(
+            Means(
                 settings=self.settings,
                 writer=self.writer,
                 runs=self.runs,

@@ -71,7 +71,7 @@ async def fed(run: Run) -> None:
 async def test_a_run_is_claimed_fed_once_and_sealed(mill: Mill, play: LoadedPlay) -> None:
     rows: list[Mapping[str, Any]] = [
         *ROWS,
-        {"email": ""},
+        {"email": "", "x": "1"},
         {"email": "big@a.test", "x": "y" * 10**6},
     ]
     run = await mill.start(play, rows, run_id="r1")

@@ -20,7 +20,8 @@ def main() -> None:
     if not python.exists():
         print(f"No {python}. `bash ops/test.sh unit` makes the environment.", file=sys.stderr)
         sys.exit(3)
-    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     os.execve(python, [str(python), "-P", "-m", "bench.run", *sys.argv[1:]], environment)
 
 

@@ -25,7 +25,10 @@ rowmill_venv() { # VENV: make it unless it is there and works
   "$1/bin/python" -c '' 2>/dev/null && return 0
   local python
   for python in python3 python3.13 python3.12 python3.11 ''; do
-    [ -z "$python" ] && { echo "Rowmill needs Python 3.11 or later as python3; found: $(python3 --version 2>&1 || echo none)" >&2; return 3; }
+    if [ -z "$python" ]; then
+      echo "Rowmill needs Python 3.11 or later as python3; found: $(python3 --version 2>/dev/null || echo none)." >&2
+      return 3
+    fi
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
   done
   if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then

@@ -13,8 +13,6 @@ from typing import Any
 
 Tally = Mapping[str, float]
 
-ENDINGS = ("completed", "failed", "skipped", "duplicates")
-
 
 @dataclass(frozen=True, slots=True)
 class CallTally:
@@ -83,8 +81,14 @@ class Counts:
     def from_json(cls, plain: Mapping[str, Any]) -> Counts:
         """Return the counts that `to_json` wrote; missing fields are 0."""
         return cls(
-            **{name: int(plain.get(name, 0)) for name in (*ENDINGS, "reused")},
-            **{name: dict(plain.get(name, {})) for name in ("calls", "calls_reused", "spent")},
+            completed=int(plain.get("completed", 0)),
+            failed=int(plain.get("failed", 0)),
+            skipped=int(plain.get("skipped", 0)),
+            duplicates=int(plain.get("duplicates", 0)),
+            reused=int(plain.get("reused", 0)),
+            calls=dict(plain.get("calls", {})),
+            calls_reused=dict(plain.get("calls_reused", {})),
+            spent=dict(plain.get("spent", {})),
         )
 
     @classmethod

@@ -5,6 +5,7 @@ Importing a group may cost Kafka, pydantic or SQLAlchemy; `rowmill --help` must 
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -105,6 +106,8 @@ def _root() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Nothing is raised."""
+    # A command that sets up no logging of its own shows its errors as sentences only.
+    logging.getLogger().addHandler(logging.NullHandler())
     os.umask(0o077)  # sheets, stores and logs hold what was paid for
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:

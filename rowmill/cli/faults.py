@@ -27,6 +27,7 @@ def exit_code_of(error: BaseException) -> int:
         _say(str(error))
         return error.exit_code
     if isinstance(error, KeyboardInterrupt | typer.Abort):
+        _say("Stopped.")
         return Interrupted.exit_code
     if isinstance(error, BrokenPipeError):
         # Whoever read our output has gone; nobody is left to be told.

@@ -14,7 +14,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from rowmill.errors import InfrastructureError
 from rowmill.settings import Settings
@@ -247,9 +247,19 @@ class LogReader:
                 )
 
     def _unreadable(self, error: BaseException) -> LogUnreadable:
+        if isinstance(error, KafkaConnectionError | OSError):
+            return LogUnreadable(no_kafka(self._settings, error))
         return LogUnreadable(
             f'Topic "{self._topic}" on {self._settings.bootstrap} can\'t be read: {error}'
         )
+
+
+def no_kafka(settings: Settings, error: BaseException) -> str:
+    """Return a sentence for a broker that does not answer, with what to do."""
+    todo = "Start it: rowmill kafka start." if settings.embedded else "Check ROWMILL_KAFKA."
+    # aiokafka's own words only repeat the address; the network's may name the cause.
+    why = "" if isinstance(error, KafkaConnectionError) else f" ({error})"
+    return f"No Kafka answers at {settings.bootstrap}{why}. {todo}"
 
 
 def _log_record(record: Any) -> LogRecord:
@@ -270,7 +280,7 @@ async def cluster_id(settings: Settings) -> str:
         await admin.start()
         found = await admin.describe_cluster()
     except (KafkaError, OSError) as error:
-        raise LogUnreadable(f"No Kafka at {settings.bootstrap}: {error}") from error
+        raise LogUnreadable(no_kafka(settings, error)) from error
     finally:
         await admin.close()
     return str(found["cluster_id"])

@@ -19,6 +19,7 @@ from aiokafka.structs import RecordMetadata
 
 from rowmill.errors import InfrastructureError
 from rowmill.settings import Settings
+from rowmill.streams.adapters.log_reader import no_kafka
 from rowmill.topics.catalogue import TopicDefinition
 from rowmill.topics.codec import Headers
 from rowmill.topics.connection import client_options
@@ -60,7 +61,7 @@ class LogWriter:
             await self._producer.start()
         except (KafkaError, OSError) as error:
             await self._producer.stop()
-            raise LogUnwritable(f"No Kafka at {self._settings.bootstrap}: {error}") from error
+            raise LogUnwritable(no_kafka(self._settings, error)) from error
 
     async def stop(self) -> None:
         """Send what is enqueued, then disconnect."""

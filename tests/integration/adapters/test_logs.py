@@ -151,5 +151,5 @@ async def test_a_record_that_the_broker_refuses_is_never_swallowed(mill_settings
 async def test_no_broker_is_an_error_that_says_where(mill_settings: Settings) -> None:
     away = mill_settings.model_copy(update={"kafka": "127.0.0.1:1"})
     writer = LogWriter(away)
-    with pytest.raises(LogUnwritable, match=r"No Kafka at 127\.0\.0\.1:1"):
+    with pytest.raises(LogUnwritable, match=r"No Kafka answers at 127\.0\.0\.1:1"):
         await writer.start()

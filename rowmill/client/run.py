@@ -22,6 +22,9 @@ log = structlog.get_logger()
 STALLED_S = 30.0
 """Rows are fed, none ended for this long: the progress says so."""
 
+UNSERVED_S = 3.0
+"""A worker said that it lacks the play, and no row ended for this long: none has it."""
+
 LEAVE_S = 10.0
 """Longest wait for the broker to take our last word."""
 
@@ -36,7 +39,7 @@ class Run:
         self.dataset = self._record.dataset
         self._sheet = SheetView(means.settings, self._record)
         self._drive = Drive(means, self._sheet)
-        self._trouble = Trouble(means.settings, means.follower.reader)
+        self._trouble = Trouble(means.settings, means.follower.reader, self._record)
         self._driving: asyncio.Task[RunReport] | None = None
 
     @property
@@ -115,7 +118,11 @@ class Run:
 
     def _stalled(self, open_rows: int) -> str:
         still_s = time.monotonic() - self._drive.moved_s
-        return f"no row ended for {still_s:.0f} s" if open_rows and still_s >= STALLED_S else ""
+        if not open_rows:
+            return ""
+        if self._trouble.unserved and still_s >= UNSERVED_S:
+            return self._trouble.unserved
+        return f"no row ended for {still_s:.0f} s" if still_s >= STALLED_S else ""
 
     async def _driven(self) -> RunReport:
         if self.finished_before:

@@ -6,7 +6,10 @@ import asyncio
 
 from rowmill.client.workers import ASK_EVERY_S, Workers
 from rowmill.settings import Settings
-from rowmill.streams.adapters.log_reader import LogReader
+from rowmill.streams.adapters.log_reader import LogReader, LogRecord, end_offsets
+from rowmill.topics.catalogue import RUNS_EVENTS
+from rowmill.topics.codec import UndecodableRecord, decode
+from rowmill.topics.contracts import RunRecord, RunUnserved
 
 AWAY_S = 5.0
 """A broker that did not answer a fetch for this long is called away: idle ones answer in 0.25 s."""
@@ -15,7 +18,11 @@ AWAY_S = 5.0
 class Trouble:
     """Looks every few seconds; `now` says in words what is wrong."""
 
-    def __init__(self, settings: Settings, reader: LogReader) -> None:
+    def __init__(self, settings: Settings, reader: LogReader, record: RunRecord) -> None:
+        self._settings = settings
+        self._life = (record.run, record.life)
+        self._unserved = ""
+        self._notes: LogReader | None = None
         self._bootstrap = settings.bootstrap
         self._reader = reader
         self._workers = Workers(settings)
@@ -32,6 +39,8 @@ class Trouble:
             task.cancel()
             await asyncio.wait([task])
             await self._workers.stop()
+            if self._notes is not None:
+                await self._notes.stop()
 
     def now(self) -> str:
         """Return what is wrong, "" where nothing is known to be."""
@@ -41,7 +50,26 @@ class Trouble:
         absent = self._workers.absent()
         return ", ".join(f"no {role} worker: {since_s:.0f} s" for role, since_s in absent.items())
 
+    @property
+    def unserved(self) -> str:
+        """Return why a worker leaves this run's rows alone, "" where none said so.
+
+        Another worker may serve them: it matters only while no row ends.
+        """
+        return self._unserved
+
+    def _note(self, record: LogRecord) -> None:
+        try:
+            note = decode(RunUnserved, record.value)
+        except UndecodableRecord:
+            return  # another event of another contract
+        if (note.run, note.life) == self._life:
+            self._unserved = note.reason
+
     async def _look(self) -> None:
+        begin = await end_offsets(self._settings, RUNS_EVENTS)
+        self._notes = LogReader(self._settings, RUNS_EVENTS, self._note, from_offsets=begin)
+        await self._notes.start()
         while True:
             await self._workers.look()
             await asyncio.sleep(ASK_EVERY_S)

@@ -36,13 +36,15 @@ class Rows:
         )
         self._asks = Asks(app, self._lanes.get, settings.ask_again_s)
         admission: Admission[Waiting] = Admission(settings.row_max, settings.read_ahead_bytes)
-        runner = RowRunner(self._asks, shelf, settings, SystemClock())
+        clock = SystemClock()
+        runner = RowRunner(self._asks, shelf, settings, clock)
         self._open = OpenRows(app, settings, shelf, runner, self._entries, admission)
         self._intake = Intake(
             app,
             self._runs,
             shelf,
             admission,
+            clock,
             partitions=settings.partitions,
             owned=lambda: len(self._owned),
             admit=self._open.admit,

@@ -19,10 +19,11 @@ from rowmill.streams.core.lives import OVER
 from rowmill.streams.engine.app import RoleApp
 from rowmill.streams.engine.dead_letter import set_aside
 from rowmill.streams.engine.delivery import Delivery
+from rowmill.streams.ports import Clock
 from rowmill.streams.rows.plays import PlayShelf
 from rowmill.topics import codec
-from rowmill.topics.catalogue import ROWS_INPUT
-from rowmill.topics.contracts import RowInput, RunRecord
+from rowmill.topics.catalogue import ROWS_INPUT, RUNS_EVENTS
+from rowmill.topics.contracts import RowInput, RunRecord, RunUnserved
 from rowmill.topics.views import RunsView
 
 log = structlog.get_logger(__name__)
@@ -54,6 +55,7 @@ class Intake:
         runs: RunsView,
         shelf: PlayShelf,
         admission: Admission[Waiting],
+        clock: Clock,
         *,
         partitions: int,
         owned: Callable[[], int],
@@ -65,12 +67,14 @@ class Intake:
         self._runs = runs
         self._shelf = shelf
         self._admission = admission
+        self._clock = clock
         self._partitions = partitions
         self._owned = owned
         self._admit = admit
         self._paused: set[int] = set()
         self._unstamped: list[tuple[Delivery, RowInput]] = []
         self._failing: set[RunLife] = set()
+        self._unserved: set[RunLife] = set()
 
     def offer(self, delivery: Delivery) -> None:
         """Take one record in; what nobody can read is set aside."""
@@ -105,6 +109,9 @@ class Intake:
 
     def run_changed(self, record: RunRecord) -> None:
         """Let a run's rows go on, hold them back, or drop those of a life that is over."""
+        self._shelf.look_again(record)
+        if record.state == "open" and not self._shelf.serves(record):
+            self._tell_unserved(record)
         for delivery, row in self._take_unstamped(record.run):
             self._stamp(delivery, row)
         self._give_slots(record)
@@ -160,10 +167,37 @@ class Intake:
         slots = 0
         if record.state in OVER:
             self._failing.discard(key)
+            self._unserved.discard(key)
         elif record.state == "open" and key not in self._failing and self._shelf.serves(record):
             share = record.options.concurrency * self._owned() / self._partitions
             slots = math.ceil(share)
         self._admission.give_slots(key, slots)
+
+    def _tell_unserved(self, record: RunRecord) -> None:
+        """Say once a life that its rows wait here, and why; whoever drives the run shows it."""
+        if (record.run, record.life) in self._unserved:
+            return
+        self._unserved.add((record.run, record.life))
+        reason = self._shelf.why_not(record)
+        log.warning("run_unserved", run=record.run, reason=reason)
+        note = RunUnserved(
+            run=record.run,
+            life=record.life,
+            worker=self._app.instance,
+            reason=reason,
+            at_ms=self._clock.wall_ms(),
+        )
+        self._app.produce(
+            RUNS_EVENTS,
+            key=record.run,
+            value=codec.encode(note),
+            headers=codec.headers(
+                note,
+                id_=f"{record.run}/{record.life}/unserved/{self._app.instance}",
+                source=self._app.conf.id,
+                run=record.run,
+            ),
+        )
 
     def _take_unstamped(self, run: str) -> list[tuple[Delivery, RowInput]]:
         taken = [entry for entry in self._unstamped if entry[1].run == run and entry[0].live]

@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
-import structlog
-
 from rowmill.errors import PlayError
 from rowmill.plays.loading import LoadedPlay, load
 from rowmill.topics.contracts import PlayReference, RunRecord
-
-log = structlog.get_logger(__name__)
 
 PLAYS_KEPT = 64
 """Loaded plays that are remembered; each holds a module."""
@@ -26,7 +22,8 @@ class PlayShelf:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = [folder.resolve() for folder in folders]
-        self._plays: dict[str, LoadedPlay | None] = {}
+        self._plays: dict[str, LoadedPlay] = {}
+        self._missing: dict[str, str] = {}
 
     def serves(self, run: RunRecord) -> bool:
         """Say whether this worker can run the rows of `run`."""
@@ -39,15 +36,27 @@ class PlayShelf:
             raise PlayError(f"no play {run.play.name} (digest {run.play.digest}) on this worker")
         return found
 
+    def why_not(self, run: RunRecord) -> str:
+        """Return why `serves` was false, "" where it was not."""
+        return self._missing.get(run.play.model_dump_json(), "")
+
+    def look_again(self, run: RunRecord) -> None:
+        """Forget that the run's play was missing: it may have been put there meanwhile."""
+        self._missing.pop(run.play.model_dump_json(), None)
+
     def _find(self, run: RunRecord) -> LoadedPlay | None:
         key = run.play.model_dump_json()
-        if key not in self._plays:
-            while len(self._plays) >= PLAYS_KEPT:
-                del self._plays[next(iter(self._plays))]
-            self._plays[key] = self._load(run.play)
-        return self._plays[key]
+        if key not in self._plays and key not in self._missing:
+            found = self._load(run.play)
+            if isinstance(found, str):
+                self._missing[key] = found
+            else:
+                while len(self._plays) >= PLAYS_KEPT:
+                    del self._plays[next(iter(self._plays))]
+                self._plays[key] = found
+        return self._plays.get(key)
 
-    def _load(self, wanted: PlayReference) -> LoadedPlay | None:
+    def _load(self, wanted: PlayReference) -> LoadedPlay | str:
         params = {name: str(value) for name, value in wanted.params.items()}
         seen = []
         for place in self._places(wanted):
@@ -58,15 +67,10 @@ class PlayShelf:
                 continue
             if play.reference.digest == wanted.digest:
                 return play
-            seen.append(f"{place} has digest {play.reference.digest}")
-        log.warning(
-            "no_such_play",
-            play=wanted.name,
-            digest=wanted.digest,
-            folders=[str(folder) for folder in self._folders],
-            seen=seen,
-        )
-        return None
+            seen.append(f"{place} has digest {play.reference.digest[:8]}")
+        folders = ", ".join(str(folder) for folder in self._folders)
+        found = "; ".join(seen) or f"no such file below {folders}"
+        return f"no worker has play {wanted.name} (digest {wanted.digest[:8]}): {found}"
 
     def _places(self, wanted: PlayReference) -> Iterator[str]:
         """Yield what may be the play: its module, or the longest part of its path below a folder."""

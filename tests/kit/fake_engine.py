@@ -50,6 +50,7 @@ class FakeApp:
     failures: list[BaseException] = field(default_factory=list)
     hold: bool = False
     epoch_number: int = 1
+    instance: str = "me"
     _waiting: list[asyncio.Future[Any]] = field(default_factory=list)
     conf: Any = field(default_factory=lambda: SimpleNamespace(id="rowmill-test"))
 

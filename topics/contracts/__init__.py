@@ -17,6 +17,7 @@ from rowmill.topics.contracts.runs import (
     PlayReference,
     RunOptions,
     RunRecord,
+    RunUnserved,
 )
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "RowInput",
     "RunOptions",
     "RunRecord",
+    "RunUnserved",
     "Settlement",
     "ToolRequest",
 ]

@@ -99,6 +99,19 @@ class DatasetEvent(Contract):
     wall_s: float = 0
 
 
+class RunUnserved(Contract):
+    """A rows worker can't run this run's rows: its play is missing there, or has another digest."""
+
+    TYPE: ClassVar[str] = "rowmill.run.unserved"
+
+    kind: Literal["unserved"] = "unserved"
+    run: str
+    life: int
+    worker: str
+    reason: str
+    at_ms: int
+
+
 class DeadLetter(Contract):
     """A record that nobody could read. `value_base64`: its bytes as they came."""
 

@@ -82,7 +82,7 @@ class Role:
         runner = RowRunner(self.asks, shelf, self.settings, SystemClock())
         self.open = OpenRows(self.app, self.settings, shelf, runner, self.entries, self.admission)
         self.intake = Intake(
-            self.app, self.runs, shelf, self.admission,
+            self.app, self.runs, shelf, self.admission, SystemClock(),
             partitions=1, owned=lambda: 1, admit=self.open.admit,
         )  # fmt: skip
         self.open.connect(self.intake.pump, self.intake.failed)
@@ -329,6 +329,10 @@ async def test_a_run_whose_play_is_not_here_waits(role: Role, tmp_path: Path) ->
         updated_at_ms=0, dataset="d", play=stranger, options=RunOptions(),
     )  # fmt: skip
     role.runs.apply("other", codec.encode(record), 9)
+    role.intake.run_changed(record)
+    role.intake.run_changed(record)
+    (told,) = role.app.produced["runs.events"]
+    assert "no worker has play other (digest unknown)" in told.reason
     row = delivered(RowInput(run="other", dataset="d", row="r", index=0, values={}))
     role.intake.offer(row)  # type: ignore[arg-type]
     await settle()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import platformdirs
-from pydantic import Field, PositiveFloat, PositiveInt, SecretStr
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, SecretStr
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -46,6 +46,9 @@ class Settings(BaseSettings):
     kafka_heap_mb: PositiveInt = Field(256, description="Java heap of the embedded broker, MiB.")
 
     topic_prefix: str = Field("", description="Put before every topic and consumer group name.")
+    standbys: NonNegativeInt = Field(
+        0, description="Copies of each table partition kept by other workers, for a quick takeover."
+    )
     partitions: PositiveInt = Field(8, description="Partitions of every data topic.")
     replication: PositiveInt = Field(1, description="Replicas of every topic (3 in a cluster).")
 

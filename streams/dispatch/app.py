@@ -121,6 +121,6 @@ def main(
     Dispatch needs no play code: tools and providers come with the `runs` record.
     """
     del play_folders
-    app = role_app("dispatch", settings, store=store)
+    app = role_app("dispatch", settings, store=store, standbys=settings.standbys)
     Dispatch(settings, app)
     return run(app, on_ready=on_ready)

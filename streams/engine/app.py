@@ -28,7 +28,7 @@ from rowmill.streams.engine.ownership import Hook, Ownership
 from rowmill.streams.engine.producer import Headers, StrictProducer
 from rowmill.streams.engine.run import run
 from rowmill.streams.engine.stream import RoleStream
-from rowmill.streams.engine.tables import Derive, DurableTable, NotOwned, Tables
+from rowmill.streams.engine.tables import Derive, DurableTable, NotOwned, Refresh, Tables
 from rowmill.topics.catalogue import CATALOGUE, TopicDefinition
 from rowmill.topics.connection import client_options
 
@@ -93,10 +93,15 @@ class RoleApp(faust.App):
         return cast(RoleMessage, event.message).delivery
 
     def durable_table(
-        self, name: str, definition: TopicDefinition, *, derive: Derive | None = None
+        self,
+        name: str,
+        definition: TopicDefinition,
+        *,
+        derive: Derive | None = None,
+        refresh: Refresh | None = None,
     ) -> DurableTable:
         """Declare a table over changelog `definition`, before the app runs."""
-        table = DurableTable(self, name, definition, derive)
+        table = DurableTable(self, name, definition, derive, refresh)
         self.tables.add(table)  # type: ignore[arg-type]  # ours, not a Faust collection
         return table
 

@@ -12,6 +12,8 @@ eager: every join revokes all partitions of all members, and the same may come b
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, cast
 
@@ -22,9 +24,10 @@ from faust.types import TP
 from rowmill.streams.engine.commit import RoleConsumer
 from rowmill.streams.engine.intake import Intake
 from rowmill.streams.engine.producer import DeliveryFailed, StrictProducer
+from rowmill.streams.engine.readback import READ_BACK_MS, ReadBack
 from rowmill.streams.engine.recovery import Recovery, Standby
 from rowmill.streams.engine.stores import PartitionStore
-from rowmill.streams.engine.tables import DurableTable, OwnedPartition
+from rowmill.streams.engine.tables import DurableTable, OwnedPartition, Owner
 
 if TYPE_CHECKING:
     from rowmill.streams.engine.app import RoleApp
@@ -49,6 +52,8 @@ class Ownership:
         self._told: set[int] = set()
         self._stores: dict[TopicPartition, PartitionStore] = {}
         self._following: asyncio.Task[None] | None = None
+        self._reading_back: asyncio.Task[None] | None = None
+        self._read_back_from: dict[TopicPartition, int] = {}
         self._standby_stores: dict[TopicPartition, PartitionStore] = {}
         self._turn = asyncio.Lock()
 
@@ -91,6 +96,9 @@ class Ownership:
             log.info("partitions_ready", partitions=sorted(partitions), epochs=self.epochs)
             self.ready.set()
             self._follow(self._standby_partitions() - partitions)
+            if self._read_back_from:
+                self._reading_back = asyncio.get_running_loop().create_task(self._read_back())
+                self._reading_back.add_done_callback(self._followed)
             await self._app.on_rebalance_complete.send()
         except asyncio.CancelledError:
             raise
@@ -111,11 +119,32 @@ class Ownership:
         tables = self._tables
         waiting = []
         for partition in sorted(partitions) if tables else ():
-            epoch = 1 + max(table.last_epoch(partition) for table in tables)
+            former = [table.last_owner(partition) for table in tables]
+            epoch = 1 + max((owner.epoch for owner in former if owner), default=0)
             self.epochs[partition] = epoch
-            instance = self._app.instance
-            waiting += [table.raise_epoch(partition, epoch, instance) for table in tables]
+            for table, owner in zip(tables, former, strict=True):
+                ours = self._owner(epoch, owner, table.owned(partition).store.next_offset or 0)
+                waiting.append(table.raise_epoch(partition, ours))
+                if _wall_ms() - ours.taken_ms < READ_BACK_MS:
+                    place = TopicPartition(table.changelog, partition)
+                    self._read_back_from[place] = ours.taken_from
         await asyncio.gather(*waiting)
+
+    def _owner(self, epoch: int, former: Owner | None, end: int) -> Owner:
+        """Return this process as owner; it remembers when it took over from another instance."""
+        instance = self._app.instance
+        if former is None:
+            return Owner(epoch, instance)
+        if former.instance == instance:
+            return Owner(epoch, instance, former.taken_ms, former.taken_from)
+        return Owner(epoch, instance, _wall_ms(), end)
+
+    async def _read_back(self) -> None:
+        """Cover late records of former owners, until none can be on its way any more."""
+        begin, self._read_back_from = self._read_back_from, {}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READ_BACK_MS / 1000):
+                await ReadBack(self._app.client_options, self._by_changelog, begin).run()
 
     async def _tell(self, hooks: list[Hook], partitions: set[int]) -> None:
         for hook in hooks:
@@ -157,11 +186,12 @@ class Ownership:
             self._app.fail(error)
 
     async def _end_tasks(self) -> None:
-        for task in (self._taking, self._following):
+        for task in (self._taking, self._following, self._reading_back):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
-        self._taking = self._following = None
+        self._taking = self._following = self._reading_back = None
+        self._read_back_from = {}
 
     def _open(self, partitions: set[int], stores: dict[TopicPartition, PartitionStore]) -> None:
         for table in self._tables:
@@ -192,3 +222,7 @@ class Ownership:
     @property
     def _tables(self) -> list[DurableTable]:
         return list(cast("dict[str, DurableTable]", self._app.tables).values())
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,26 @@ log = structlog.get_logger(__name__)
 Derive = Callable[[str, bytes], Iterable[tuple[str, bytes]]]
 """Entries that follow from an entry and are kept locally only, in the same batch as it."""
 
+Refresh = Callable[[int, str, bytes], bytes]
+"""(partition, key, value) -> the value to write again, where an entry holds more than its own."""
+
 EPOCH_KEY = "!epoch"
 EPOCH_HEADER = "rowmill_epoch"
 SCAN_PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who owns a partition since when: the value of `!epoch`.
+
+    `taken_ms`: wall clock when this instance took over from another one, and `taken_from`: where
+    the changelog ended then; 0 and -1 where there was no other.
+    """
+
+    epoch: int
+    instance: str
+    taken_ms: int = 0
+    taken_from: int = -1
 
 
 class NotOwned(RowmillError):
@@ -178,12 +196,18 @@ class DurableTable:
     """The co-partitioned assignor asks."""
 
     def __init__(
-        self, app: Any, name: str, definition: TopicDefinition, derive: Derive | None
+        self,
+        app: Any,
+        name: str,
+        definition: TopicDefinition,
+        derive: Derive | None,
+        refresh: Refresh | None = None,
     ) -> None:
         self.name = name
         self.definition = definition
         self.changelog = app.wire_name(definition)
         self.derive = derive
+        self.refresh = refresh
         self.path: Path = app.directory.path / "tables" / name
         self._app = app
         self._owned: dict[int, OwnedPartition] = {}
@@ -237,16 +261,31 @@ class DurableTable:
         """Begin an ownership: its store is recovered."""
         self._owned[partition] = owned
 
-    def raise_epoch(self, partition: int, epoch: int, instance: str) -> asyncio.Future[None]:
-        """Begin `epoch`: durable before the first event of the partition is delivered."""
-        self.owned(partition).epoch = epoch
-        value = json.dumps({"epoch": epoch, "instance": instance}, separators=(",", ":"))
+    def raise_epoch(self, partition: int, owner: Owner) -> asyncio.Future[None]:
+        """Begin an epoch: durable before the first event of the partition is delivered."""
+        self.owned(partition).epoch = owner.epoch
+        value = json.dumps(asdict(owner), separators=(",", ":"))
         return self._write(partition, EPOCH_KEY, value.encode())
 
-    def last_epoch(self, partition: int) -> int:
-        """Return the highest epoch that the partition's changelog told of, 0 for none."""
+    def last_owner(self, partition: int) -> Owner | None:
+        """Return the newest owner that the partition's changelog told of."""
         stored = self.owned(partition).store.get(EPOCH_KEY.encode())
-        return int(json.loads(stored)["epoch"]) if stored else 0
+        return Owner(**json.loads(stored)) if stored else None
+
+    def write_again(self, partition: int, key: str, late_epoch: int) -> bool:
+        """Cover a late record of `late_epoch`: ours is written once more, so it is the last.
+
+        Returns: whether there was something of a higher epoch to write. Raises: NotOwned.
+        """
+        owned = self.owned(partition)
+        current = self.get(partition, key)
+        (stored_epoch,) = owned.store.epochs([key.encode()])
+        if key not in owned.overlay and stored_epoch <= late_epoch:
+            return False
+        if current is not None and self.refresh is not None:
+            current = self.refresh(partition, key, current)
+        self._write(partition, key, current)
+        return True
 
     def store_acknowledged(self) -> None:
         """Store what the broker has acknowledged so far, now."""

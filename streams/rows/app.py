@@ -31,9 +31,13 @@ class Rows:
         self._readers: list[LogReader] = []
         self._owned: set[int] = set()
         shelf = PlayShelf(play_folders)
-        self._entries = RowEntries(
-            app.durable_table("rows", ROWS_CHANGELOG, derive=derive_counts), app.epoch
+        table = app.durable_table(
+            "rows",
+            ROWS_CHANGELOG,
+            derive=derive_counts,
+            refresh=lambda partition, key, value: self._entries.refreshed(partition, key, value),
         )
+        self._entries = RowEntries(table, app.epoch)
         self._asks = Asks(app, self._lanes.get, settings.ask_again_s)
         admission: Admission[Waiting] = Admission(settings.row_max, settings.read_ahead_bytes)
         clock = SystemClock()
@@ -97,6 +101,6 @@ def main(
 
     `play_folders`: plays are loaded from files below these only.
     """
-    app = role_app("rows", settings, store=store)
+    app = role_app("rows", settings, store=store, standbys=settings.standbys)
     Rows(settings, app, play_folders)
     return run(app, on_ready=on_ready)

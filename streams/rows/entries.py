@@ -99,6 +99,14 @@ class RowEntries:
         )
         return self._put(partition, f"{run}/{row}/{index}", entry, counts)
 
+    def refreshed(self, partition: int, key: str, value: bytes) -> bytes:
+        """Return an entry to be written again: its own ending, with the counts as they are now."""
+        del key
+        entry = codec.decode(RowEntry, value)
+        counts = self._counts_of(partition, entry.run).to_json()
+        epoch = self._epoch(partition)
+        return codec.encode(entry.model_copy(update={"counts": counts, "epoch": epoch}))
+
     def forget(self, partitions: set[int]) -> None:
         """Drop what is remembered of partitions that went to another owner."""
         for place in [place for place in self._counts if place[0] in partitions]:

@@ -105,6 +105,31 @@ def test_a_late_record_of_a_former_epoch_does_not_win(settings: Settings, puppet
     assert entries(rebuilt) == {"kept": '"second"', "idle": '"first"'}
 
 
+def test_a_new_owner_covers_late_records_of_the_former_so_that_its_own_are_the_last(
+    settings: Settings, puppet: Start
+) -> None:
+    """KAFKA-12693 with compaction: only the last record of a key stays."""
+    first = puppet("w0").ready()
+    for key in ("kept", "gone"):
+        first.tell("put", partition=0, key=key, value="first")
+    first.wait("put", key="gone")
+    assert first.stop() == 0
+    second = puppet("w1").ready()
+    second.tell("put", partition=0, key="kept", value="second")
+    second.tell("delete", partition=0, key="gone")
+    second.wait("delete")
+    for key in ("kept", "gone", "unknown"):
+        asyncio.run(write(settings, ROWS_CHANGELOG, 0, key, b'"late"', epoch=1))
+
+    def last_of(key: str) -> bytes | None:
+        records = asyncio.run(read(settings, ROWS_CHANGELOG))
+        found: bytes | None = [one.value for one in records if one.key == key.encode()][-1]
+        return found
+
+    until_sync(lambda: last_of("kept") == b'"second"' and last_of("gone") is None, within_s=30)
+    assert last_of("unknown") == b'"late"', "nothing of ours was covered"
+
+
 def test_a_store_beyond_its_changelog_is_dropped_and_replayed(
     settings: Settings, puppet: Start
 ) -> None:

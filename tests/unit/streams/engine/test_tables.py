@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rowmill.streams.engine.stores import Entry, PartitionStore
-from rowmill.streams.engine.tables import DurableTable, NotOwned, OwnedPartition
+from rowmill.streams.engine.tables import DurableTable, NotOwned, OwnedPartition, Owner
 from rowmill.topics.catalogue import ROWS_CHANGELOG
 
 
@@ -209,12 +209,12 @@ async def test_keys_that_would_be_ours_are_refused(bench: Bench, key: str) -> No
 
 
 async def test_an_epoch_is_a_record_like_others_and_is_read_back(bench: Bench) -> None:
-    assert bench.table.last_epoch(0) == 0
-    raised = bench.table.raise_epoch(0, 7, "abc")
+    assert bench.table.last_owner(0) is None
+    raised = bench.table.raise_epoch(0, Owner(7, "abc"))
     assert bench.changelog.sent[0][1:] == (
-        b'{"epoch":7,"instance":"abc"}',
+        b'{"epoch":7,"instance":"abc","taken_ms":0,"taken_from":-1}',
         [("rowmill_epoch", b"7")],
     )
     await bench.changelog.acknowledge(0, 0)
     await raised
-    assert bench.table.last_epoch(0) == 7
+    assert bench.table.last_owner(0) == Owner(7, "abc")

@@ -1,0 +1,72 @@
+"""After taking over from another instance: read the changelog back for a while (point 3).
+
+What a cut-off former owner still had in its producer or socket arrives after its successor's record
+of the same key (KAFKA-12693). Recovery refuses it by its epoch, as long as the successor's record is
+there; but compaction keeps only the last record of a key. So the new owner follows its changelogs
+and writes again what a late record covered: then its own is the last. `min.compaction.lag.ms` of
+24 h gives it the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from rowmill.streams.engine.recovery import epoch_of
+from rowmill.streams.engine.tables import EPOCH_KEY, DurableTable
+
+log = structlog.get_logger(__name__)
+
+READ_BACK_MS = 900_000
+"""15 minutes: far longer than a broker or a socket keeps a record on its way (`delivery` of 2 min)."""
+
+
+class ReadBack:
+    """Follows the changelogs of partitions that were taken over from another instance."""
+
+    def __init__(
+        self,
+        client_options: Mapping[str, Any],
+        tables: Mapping[str, DurableTable],
+        begin: Mapping[TopicPartition, int],
+    ) -> None:
+        """`tables` by changelog topic; `begin`: the end of each changelog at the takeover."""
+        self._options = client_options
+        self._tables = tables
+        self._begin = begin
+
+    async def run(self) -> None:
+        """Follow until cancelled. Raises: StoreFailed, DeliveryFailed, aiokafka's KafkaError."""
+        reader = AIOKafkaConsumer(
+            group_id=None, enable_auto_commit=False, auto_offset_reset="earliest", **self._options
+        )
+        await reader.start()
+        try:
+            reader.assign(list(self._begin))
+            for tp, offset in self._begin.items():
+                reader.seek(tp, offset)
+            while True:
+                fetched = await reader.getmany(timeout_ms=1_000)
+                for tp, records in fetched.items():
+                    for record in records:
+                        self._look_at(self._tables[tp.topic], tp.partition, record)
+        finally:
+            await reader.stop()
+
+    def _look_at(self, table: DurableTable, partition: int, record: Any) -> None:
+        key = (record.key or b"").decode("utf-8", "replace")
+        epoch = epoch_of(record.headers)
+        if key == EPOCH_KEY or epoch >= table.owned(partition).epoch:
+            return
+        if table.write_again(partition, key, epoch):
+            log.warning(
+                "late_record_covered",
+                table=table.name,
+                partition=partition,
+                key=key,
+                offset=record.offset,
+                epoch=epoch,
+            )

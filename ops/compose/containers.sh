@@ -26,11 +26,10 @@ clean_up() {
   set +e
   [ -z "$provider" ] || docker rm -f "$provider" >/dev/null 2>&1
   if [ -f "$work/src/docker-compose.yml" ]; then
-    [ "$code" = 0 ] || (cd "$work/src" && compose logs --tail=40)
+    [ "$code" = 0 ] || [ -z "$(compose_containers)" ] || (cd "$work/src" && compose logs --tail=40)
     (cd "$work/src" && compose down -v --remove-orphans --timeout 20) >/dev/null 2>&1
   fi
   if [ -n "$dockerd_pid" ]; then
-    [ "$code" = 0 ] || tail -n 20 "$work/dockerd.log"
     kill "$dockerd_pid" && wait "$dockerd_pid" 2>/dev/null
     awk -v under="$work/" 'index($2, under) == 1 {print $2}' /proc/mounts | sort -r | xargs -r umount -l
   fi
@@ -44,6 +43,8 @@ compose() {
   if docker compose version >/dev/null 2>&1; then docker compose -p "$project" "$@"
   else docker-compose -p "$project" "$@"; fi
 }
+
+compose_containers() { docker ps -aq --filter "label=com.docker.compose.project=$project"; }
 
 free_port() { python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
@@ -161,7 +162,7 @@ PYTHON
   provider=
   say "compose down"
   quiet compose down -v --timeout 45
-  [ -z "$(docker ps -aq --filter "label=com.docker.compose.project=$project")" ]
+  [ -z "$(compose_containers)" ] || { echo "containers are left after compose down" >&2; return 1; }
   cd "$root"
 }
 

@@ -27,6 +27,11 @@ POLL_MS = 200
 FETCH_WAIT_MS = 250
 """Longest wait of one fetch at the broker: how often an idle topic still proves that it lives."""
 
+QUICK_FETCH_WAIT_MS = 15
+QUICK_S = 3.0
+"""While somebody asks for ends, and shortly after: on one connection the broker answers in turn, so a
+question for the end of a log waits behind the fetch under way."""
+
 QUIET_ANSWERS = 2
 """Empty fetch answers that prove a hole at the end of a log: one may have been cut off by the
 bytes that other partitions took, or have been on its way while the position moved."""
@@ -86,13 +91,14 @@ class LogReader:
         self.failed.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._answer_ms = 0
         self._answered_s = time.monotonic()
+        self._asked_s = time.monotonic()
         self._consumer = AIOKafkaConsumer(
             **client_options(settings),
             client_id="rowmill-log-reader",
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            fetch_max_wait_ms=FETCH_WAIT_MS,
+            fetch_max_wait_ms=QUICK_FETCH_WAIT_MS,
             max_partition_fetch_bytes=4 << 20,
         )
 
@@ -138,7 +144,10 @@ class LogReader:
 
         Raises: LogUnreadable, or what `on_record` raised, where the reader died.
         """
+        self._asked_s = time.monotonic()
         ends = await self.end_offsets()
+        if await self._is_past(ends):
+            return
         waiter = _Waiter(
             {place: ends[place.partition] for place in self._partitions},
             asyncio.get_running_loop().create_future(),
@@ -150,6 +159,15 @@ class LogReader:
             await waiter.reached
         finally:
             self._waiters.remove(waiter)
+
+    async def _is_past(self, ends: Mapping[int, int]) -> bool:
+        """True where all was handed over already: nothing lies between a position and `on_record`."""
+        if self._task is None or self._task.done():
+            return False
+        for place in self._partitions:
+            if await self._consumer.position(place) < ends[place.partition]:
+                return False
+        return True
 
     def silent_s(self) -> float:
         """Return seconds since the broker last answered a fetch, with records or without."""
@@ -186,6 +204,7 @@ class LogReader:
     async def _read(self) -> None:
         try:
             while True:
+                self._pace_fetches()
                 batch = await self._consumer.getmany(timeout_ms=POLL_MS)
                 self._note_answer()
                 for records in batch.values():
@@ -199,6 +218,11 @@ class LogReader:
             self._fail(self._unreadable(error))
         except Exception as error:  # noqa: BLE001 - on_record may raise anything; it ends the reader
             self._fail(error)
+
+    def _pace_fetches(self) -> None:
+        quick = self._waiters or time.monotonic() - self._asked_s < QUICK_S
+        wait_ms = QUICK_FETCH_WAIT_MS if quick else FETCH_WAIT_MS
+        self._consumer._fetcher._fetch_max_wait_ms = wait_ms
 
     def _note_answer(self) -> None:
         answers = [self._consumer.last_poll_timestamp(place) or 0 for place in self._partitions]

@@ -256,8 +256,7 @@ def settle_late(receipt: Receipt, settled: Receipt, lease_id: str) -> Receipt | 
         return None
     known = receipt.failure
     open_to_answers = not receipt.final or (
-        known is not None
-        and (known.kind.asked_again or known.kind is FailureKind.OUTCOME_UNKNOWN)
+        known is not None and (known.kind.asked_again or known.kind is FailureKind.OUTCOME_UNKNOWN)
     )
     same_lease = receipt.lease is not None and receipt.lease.id == lease_id
     if settled.state != "completed" and not (receipt.state == "running" and same_lease):

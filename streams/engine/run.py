@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+GC_THRESHOLD = 50_000
+"""Objects made before the young generation is looked through. Work in flight is reachable and almost
+nothing is cyclic, so Python's 700 spends a tenth of a busy role's CPU on finding nothing."""
+
 STOP_WITHIN_S = 30.0
 """A stop that takes longer (broker away) ends the process: dying is safe, hanging is not."""
 
@@ -35,6 +40,7 @@ def run(app: RoleApp, *, on_ready: Callable[[], None]) -> int:
     committed, group left. 3: broker, disk or another process is not as needed, with a sentence in the
     log. 1: a fault of the code. The watchdog ends the process by itself (`watchdog.EXIT_WATCHDOG`).
     """
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(app, on_ready))
@@ -58,6 +64,8 @@ async def _serve(app: RoleApp, on_ready: Callable[[], None]) -> int:
             await app.start()
             await _until_any(app.ownership.ready.wait(), told.wait(), app._crashed.wait())
             if app.ownership.ready.is_set() and not app.crashed:
+                gc.collect()
+                gc.freeze()  # modules and the app live as long as the process
                 on_ready()
             await _until_any(told.wait(), app._crashed.wait())
             app.stopping = True

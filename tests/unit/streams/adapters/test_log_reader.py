@@ -28,6 +28,7 @@ class CompactedTail:
         self.answering = True
         self.waiting: deque[dict[TopicPartition, list[Any]]] = deque()
         self._client = SimpleNamespace(fetch_all_metadata=self._metadata)
+        self._fetcher = SimpleNamespace()
 
     async def _metadata(self) -> Any:
         return SimpleNamespace(partitions_for_topic=lambda _topic: {0})

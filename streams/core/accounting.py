@@ -60,6 +60,15 @@ class Counts:
             spent=_sum(self.spent, calls.spent),
         )
 
+    def after_retry(self, status: str, calls: CallTally) -> Counts:
+        """Return the counts after a failed row ran once more: its old ending goes, calls add up.
+
+        `calls`: of the second run alone. Raises: ValueError where no row failed, or as `after_row`.
+        """
+        if self.failed < 1:
+            raise ValueError("a row runs again, yet none has failed")
+        return replace(self, failed=self.failed - 1).after_row(status, calls)
+
     def after_duplicate(self) -> Counts:
         """Return the counts after one more duplicate was set aside (I3)."""
         return replace(self, duplicates=self.duplicates + 1)

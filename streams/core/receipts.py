@@ -45,16 +45,25 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Whose question it was: the spend is booked on the run that opened the purchase (Q4)."""
+    """Whose question it was: the spend is booked on the run that opened the purchase (Q4).
+
+    `command`: number of the run's command; a row that runs again under a later one finds what it
+    bought before as reused, or its spend would be counted twice.
+    """
 
     run: str
     life: int
     row: str
     call: str
+    command: int = 0
 
     def same_question(self, other: Asker) -> bool:
-        """True for the same call of the same row and run, in whichever life."""
-        return (self.run, self.row, self.call) == (other.run, other.row, other.call)
+        """True for the same call of the same row and command of a run, in whichever life."""
+        return self._question == other._question
+
+    @property
+    def _question(self) -> tuple[str, int, str, str]:
+        return (self.run, self.command, self.row, self.call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +123,15 @@ class Ask:
     token: str | None = None
     stale_after_ms: int | None = None
     cost: float = 0
+
+
+def joins(receipt: Receipt, ask: Ask) -> bool:
+    """Say whether an ask may share the answer of an open receipt (Q4).
+
+    A forced one may not, unless its own command opened the purchase: it waits for the older one to
+    end, and is claimed then (R2).
+    """
+    return ask.force is None or (ask.token is not None and ask.token in receipt.tokens)
 
 
 @dataclass(frozen=True, slots=True)

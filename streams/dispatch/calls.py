@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,13 +21,22 @@ class Waiter:
     delivery: Delivery
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A request that asks anew once an open call has ended."""
+
+    delivery: Delivery
+    ask_again: Callable[[], None]
+
+
 @dataclass(slots=True, eq=False)
 class OpenCall:
     """One purchase on its way: queued in a lane, sent, or waiting for a retry.
 
     It belongs to the process, not to an assignment: a redelivered request joins it. `waiters`: by
     (run, row, call), so an older copy of the same request is replaced. `sending`: a send is under
-    way. `opened_ms`: own monotonic clock when this process opened it. `foreign_until_ms`: a former
+    way. `later`: forced requests that may not share this purchase; each asks anew once it has ended.
+    `opened_ms`: own monotonic clock when this process opened it. `foreign_until_ms`: a former
     owner's lease lives at least that long.
     """
 
@@ -39,8 +48,14 @@ class OpenCall:
     timeout_s: float
     opened_ms: int
     waiters: dict[tuple[str, str, str], Waiter] = field(default_factory=dict)
+    later: list[Later] = field(default_factory=list)
     sending: bool = False
     foreign_until_ms: int = 0
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """Yield the requests that this call's end will acknowledge or claim anew."""
+        yield from (waiter.delivery for waiter in self.waiters.values())
+        yield from (request.delivery for request in self.later)
 
     def join(self, waiter: Waiter) -> None:
         """Add a follower (Q4). The older copy of the same request is acknowledged (Q1)."""
@@ -53,5 +68,5 @@ class OpenCall:
 
 def waiter_of(request: ToolRequest, delivery: Delivery) -> Waiter:
     """Return the waiter that a request becomes."""
-    asker = Asker(request.run, request.life, request.row, request.call)
+    asker = Asker(request.run, request.life, request.row, request.call, request.command)
     return Waiter(asker, request.reply_partition, delivery)

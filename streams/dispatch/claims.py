@@ -16,7 +16,7 @@ from rowmill.plays.specs import ProviderSpec, ToolSpec
 from rowmill.streams.core import receipts
 from rowmill.streams.core.receipts import Ask, Existing, Receipt
 from rowmill.streams.dispatch.answers import Answers
-from rowmill.streams.dispatch.calls import OpenCall, Waiter, waiter_of
+from rowmill.streams.dispatch.calls import Later, OpenCall, Waiter, waiter_of
 from rowmill.streams.dispatch.lanes import Lanes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.engine.delivery import Delivery
@@ -56,26 +56,26 @@ class Claims:
 
     def waits(self, delivery: Delivery) -> bool:
         """True where a live call of this process will acknowledge that request."""
-        return any(
-            waiter.delivery is delivery
-            for call in self._open.values()
-            for waiter in call.waiters.values()
-        )
+        return any(delivery is held for call in self._open.values() for held in call.deliveries())
 
     def ask(
         self, delivery: Delivery, request: ToolRequest, tool: ToolSpec, provider: ProviderSpec
     ) -> None:
         """Answer a request, or let it wait for the purchase that will."""
         waiter = waiter_of(request, delivery)
+        ask = self._ask(request, waiter, tool)
         call = self._open.get(request.receipt)
-        if call is not None:
+        if call is None:
+            stored = self._store.get(delivery.partition, request.receipt)
+            if stored is None or stored.state != "running":
+                self._decide(stored, ask, request, waiter, tool, provider)
+                return
+            call = self._after_death(stored, request, delivery.partition, tool, provider)
+        if receipts.joins(call.receipt, ask):
             call.join(waiter)
-            return
-        stored = self._store.get(delivery.partition, request.receipt)
-        if stored is not None and stored.state == "running":
-            self._after_death(stored, request, waiter, tool, provider)
-            return
-        self._decide(stored, request, waiter, tool, provider)
+        else:
+            again = Later(delivery, lambda: self.ask(delivery, request, tool, provider))
+            call.later.append(again)
 
     def settled(self, call: OpenCall) -> None:
         """Answer everybody who waits for a call whose final receipt is durable. Raises: NotOwned."""
@@ -83,6 +83,9 @@ class Claims:
         epoch = self._ownership.epoch(call.partition)
         for waiter in call.waiters.values():
             self._answers.give(call.receipt, waiter, epoch)
+        for request in call.later:
+            if request.delivery.live:
+                request.ask_again()
 
     def forget(self, call: OpenCall) -> None:
         """Drop an open call without an answer: its requests come again to the present owner."""
@@ -154,19 +157,19 @@ class Claims:
     def _decide(
         self,
         stored: Receipt | None,
+        ask: Ask,
         request: ToolRequest,
         waiter: Waiter,
         tool: ToolSpec,
         provider: ProviderSpec,
     ) -> None:
-        receipt, answer = receipts.claim(
-            stored, self._ask(request, waiter, tool), purchase=self._new_id()
-        )
+        receipt, answer = receipts.claim(stored, ask, purchase=self._new_id())
         if isinstance(answer, Existing):
             epoch = self._ownership.epoch(waiter.delivery.partition)
             self._answers.give(receipt, waiter, epoch)
         else:
-            call = self._opened(receipt, request, waiter, tool, provider)
+            call = self._opened(receipt, request, waiter.delivery.partition, tool, provider)
+            call.join(waiter)
             self._lanes.of(provider).offer(call)
 
     def _ask(self, request: ToolRequest, waiter: Waiter, tool: ToolSpec) -> Ask:
@@ -189,20 +192,19 @@ class Claims:
         self,
         receipt: Receipt,
         request: ToolRequest,
-        waiter: Waiter,
+        partition: int,
         tool: ToolSpec,
         provider: ProviderSpec,
     ) -> OpenCall:
         call = OpenCall(
             receipt=receipt,
-            partition=waiter.delivery.partition,
+            partition=partition,
             tool=tool,
             provider=provider,
             input=request.input,
             timeout_s=request.timeout_s or tool.timeout_s,
             opened_ms=self._clock.monotonic_ms(),
         )
-        call.join(waiter)
         self._open[receipt.key] = call
         return call
 
@@ -210,21 +212,22 @@ class Claims:
         self,
         stored: Receipt,
         request: ToolRequest,
-        waiter: Waiter,
+        partition: int,
         tool: ToolSpec,
         provider: ProviderSpec,
-    ) -> None:
+    ) -> OpenCall:
         """A former owner sent this call and did not settle it: take it over when that is safe.
 
         The same instance at once (its store's lock proves that the former process is dead), a
         foreign lease after its full duration on our own clock (point 4 of the architecture).
         """
-        call = self._opened(stored, request, waiter, tool, provider)
+        call = self._opened(stored, request, partition, tool, provider)
         lease = stored.lease
         if lease is not None and lease.instance != self._ownership.instance:
             recovered_ms = self._ownership.recovered_ms(call.partition)
             call.foreign_until_ms = recovered_ms + lease.duration_ms
         self._in_background(self._take_over(call))
+        return call
 
     async def _take_over(self, call: OpenCall) -> None:
         if call.foreign_until_ms:

@@ -53,7 +53,7 @@ class Rows:
             owned=lambda: len(self._owned),
             admit=self._open.admit,
         )
-        self._open.connect(self._intake.pump, self._intake.failed)
+        self._open.connect(self._intake.pump, self._intake.failed, self._intake.offer_again)
         agents.attach(app, self._intake, self._asks)
         app.on_partitions_ready.append(self._ready)
         app.on_partitions_lost.append(self._lost)

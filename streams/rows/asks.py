@@ -63,9 +63,11 @@ class Asks:
 
     def answered(self, result: ProviderResult) -> None:
         """Hand a result to whoever asked; nobody does where it was answered before."""
-        asked = self._open.pop((result.run, result.row, result.call), None)
-        if asked is None:
-            return
+        question = (result.run, result.row, result.call)
+        asked = self._open.get(question)
+        if asked is None or result.life < asked.request.life:
+            return  # of a life that is over: a failed row may run again, and must not hear it twice
+        del self._open[question]
         if asked.timer is not None:
             asked.timer.cancel()
         if not asked.answer.done():

@@ -15,6 +15,7 @@ from rowmill.plays.tools import OutputT, Tool
 from rowmill.plays.values import to_json
 from rowmill.settings import Settings
 from rowmill.streams.core.accounting import CallTally
+from rowmill.streams.core.commands import force_token
 from rowmill.streams.core.identity import receipt_key
 from rowmill.streams.core.outcomes import FailureKind
 from rowmill.streams.rows.asks import Asks
@@ -61,7 +62,6 @@ class RowCalls:
             tool,
             to_json(input, f"{tool.id}: input"),
             force=force,
-            force_token=None if force is None else f"{self._row.run.run}:0",
             timeout_s=timeout_s,
             wait_s=wait_s,
             stale_after_s=None if stale_after is None else seconds(stale_after),
@@ -96,6 +96,8 @@ class RowCalls:
 
     def _request(self, tool: Tool[Any], question: dict[str, Any], **wishes: Any) -> ToolRequest:
         row = self._row
+        command = row.command
+        wishes["force"] = force = wishes["force"] or command.force
         spec, provider = tool.spec, tool.provider.spec
         key = receipt_key(
             self._organisation, provider.scope, spec.id, spec.version, provider.host, question
@@ -110,6 +112,8 @@ class RowCalls:
             tool=spec.id,
             input=question,
             reply_partition=row.partition,
+            command=command.number,
+            force_token=None if force is None else force_token(row.run.run, command.number),
             **wishes,
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -41,6 +42,15 @@ def derive_counts(key: str, value: bytes) -> Iterable[tuple[str, bytes]]:
     return ((COUNTS + found.run, bytes(found.counts)),)
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of a row of a run: where it stands in the input, how it ended, by which command."""
+
+    index: int
+    status: str
+    command: int
+
+
 class RowEntries:
     """Entries and counts of the partitions that this worker owns.
 
@@ -53,13 +63,16 @@ class RowEntries:
         self._epoch = epoch
         self._counts: dict[tuple[int, str], Counts] = {}
 
-    def index_of(self, partition: int, run: str, row: str) -> int | None:
-        """Return the input index of the row that holds this id in the run, None where none ended.
+    def ended(self, partition: int, run: str, row: str) -> Ended | None:
+        """Return how the row that holds this id in the run ended, None where it did not.
 
         Raises: NotOwned.
         """
         value = self._table.get(partition, f"{run}/{row}")
-        return None if value is None else codec.decode(RowEntry, value).index
+        if value is None:
+            return None
+        entry = codec.decode(RowEntry, value)
+        return Ended(entry.index, entry.status, entry.command)
 
     def has_duplicate(self, partition: int, run: str, row: str, index: int) -> bool:
         """Return whether this index was counted as a duplicate before. Raises: NotOwned."""
@@ -74,11 +87,26 @@ class RowEntries:
         index: int,
         status: Ending,
         calls: CallTally,
+        *,
+        command: int,
+        again: bool,
     ) -> asyncio.Future[None]:
-        """Write a row's ending; the future resolves once it is durable. Raises: NotOwned."""
-        counts = self._counts_of(partition, run).after_row(status, calls)
+        """Write a row's ending; the future resolves once it is durable. Raises: NotOwned.
+
+        `command`: whose ending it is. `again`: it takes the place of a failed one of an older
+        command, in the counts too.
+        """
+        counts = self._counts_of(partition, run)
+        counts = (counts.after_retry if again else counts.after_row)(status, calls)
         entry = self._entry(
-            partition, run=run, life=life, row=row, index=index, status=status, counts=counts
+            partition,
+            run=run,
+            life=life,
+            row=row,
+            index=index,
+            status=status,
+            counts=counts,
+            command=command,
         )
         return self._put(partition, f"{run}/{row}", entry, counts)
 

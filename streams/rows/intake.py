@@ -126,6 +126,11 @@ class Intake:
             self._failing.add((record.run, record.life))
             self._give_slots(record)
 
+    def offer_again(self, waiting: Waiting) -> None:
+        """Judge a row anew that waited for its own open copy."""
+        if waiting.delivery.live:
+            self.offer(waiting.delivery)
+
     def ready(self) -> None:
         """Partitions came or went: every run's share of slots is another (design, *Budgets*)."""
         for record in self._runs.all():

@@ -14,12 +14,13 @@ import structlog
 from rowmill.settings import Settings
 from rowmill.streams.core.accounting import CallTally
 from rowmill.streams.core.admission import Admission
+from rowmill.streams.core.commands import runs_again
 from rowmill.streams.engine.app import RoleApp
 from rowmill.streams.engine.delivery import Delivery
 from rowmill.streams.engine.tables import NotOwned
-from rowmill.streams.rows.entries import RowEntries
+from rowmill.streams.rows.entries import Ended, RowEntries
 from rowmill.streams.rows.intake import Waiting
-from rowmill.streams.rows.open_row import OpenRow
+from rowmill.streams.rows.open_row import OpenRow, command_of
 from rowmill.streams.rows.plays import PlayShelf
 from rowmill.streams.rows.runner import RowEnding, RowRunner
 from rowmill.topics import codec
@@ -49,26 +50,37 @@ class OpenRows:
         self._admission = admission
         self._open: dict[tuple[str, str], OpenRow] = {}
 
-    def connect(self, slot_free: Callable[[], None], failed: Callable[[RunRecord], None]) -> None:
-        """Name whom to tell of a free slot, and of a failed row."""
+    def connect(
+        self,
+        slot_free: Callable[[], None],
+        failed: Callable[[RunRecord], None],
+        offer_again: Callable[[Waiting], None],
+    ) -> None:
+        """Name whom to tell of a free slot, of a failed row, of a copy that may have to run."""
         self._slot_free = slot_free
         self._failed = failed
+        self._offer_again = offer_again
 
     def admit(self, waiting: Waiting, run: RunRecord) -> bool:
         """Open a row that got a slot. Returns: False where it ended before and takes none."""
-        partition = waiting.delivery.partition
-        ended = self._entries.index_of(partition, run.run, waiting.row)
-        if ended is not None:
-            self._copy_of(ended, waiting, run)
-            return False
         known = self._open.get((run.run, waiting.row))
         if known is not None:
-            if known.index == waiting.index:
-                known.deliveries.append(waiting.delivery)
-            else:
-                self._copy_of(known.index, waiting, run)
+            self._copy_of_open(known, waiting, run)
             return False
-        row = OpenRow(run, run.life, waiting.row, waiting.index, partition, [waiting.delivery])
+        partition = waiting.delivery.partition
+        ended = self._entries.ended(partition, run.run, waiting.row)
+        if ended is not None and not self._runs_again(ended, waiting, run):
+            self._copy_of(ended.index, waiting, run)
+            return False
+        row = OpenRow(
+            run,
+            run.life,
+            waiting.row,
+            waiting.index,
+            partition,
+            [waiting.delivery],
+            again=ended is not None,
+        )
         self._open[run.run, waiting.row] = row
         record = codec.decode(RowInput, waiting.delivery.value)
         if record.refused is not None:
@@ -81,7 +93,10 @@ class OpenRows:
 
     def works_on(self, delivery: Delivery) -> bool:
         """True where an open row will acknowledge that record."""
-        return any(delivery in row.deliveries for row in self._open.values())
+        return any(
+            delivery in row.deliveries or any(delivery is copy.delivery for copy in row.later)
+            for row in self._open.values()
+        )
 
     def lost(self, partitions: set[int]) -> None:
         """Cancel the rows of partitions that went to another owner: it runs them from the top."""
@@ -89,6 +104,20 @@ class OpenRows:
             if row.task is not None:
                 row.task.cancel()
             self._close(row)
+
+    def _runs_again(self, ended: Ended, waiting: Waiting, run: RunRecord) -> bool:
+        """Only the row itself runs again, never a duplicate of it."""
+        same = ended.index == waiting.index
+        return same and runs_again(ended.status, ended.command, command_of(run))
+
+    def _copy_of_open(self, known: OpenRow, waiting: Waiting, run: RunRecord) -> None:
+        """A copy shares the open row's ending, unless a newer command might run it again."""
+        if known.index != waiting.index:
+            self._copy_of(known.index, waiting, run)
+        elif runs_again("failed", known.command.number, command_of(run)):
+            known.later.append(waiting)
+        else:
+            known.deliveries.append(waiting.delivery)
 
     def _copy_of(self, index: int, waiting: Waiting, run: RunRecord) -> None:
         """The same index again is a redelivery, another one a duplicate that counts once (I3)."""
@@ -181,6 +210,8 @@ class OpenRows:
                 row.index,
                 ending.status,
                 ending.calls,
+                command=row.command.number,
+                again=row.again,
             )
         except NotOwned:
             self._close(row)
@@ -192,6 +223,8 @@ class OpenRows:
         self._close(row)
         if ending.status == "failed":
             self._failed(row.run)
+        for copy in row.later:
+            self._offer_again(copy)
         self._slot_free()
 
     def _close(self, row: OpenRow) -> None:

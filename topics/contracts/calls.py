@@ -14,7 +14,7 @@ class ToolRequest(Contract):
 
     `reply_partition`: partition of `provider.results` to answer to. `asked`: 0 at first, counted
     up when a row asks again for a result that never came. `lane_version`: version of the `lanes`
-    record the asker used; dispatch refuses an older one.
+    record the asker used; dispatch refuses an older one. `command`: number of the run's command.
     """
 
     TYPE: ClassVar[str] = "rowmill.tool.request"
@@ -31,6 +31,7 @@ class ToolRequest(Contract):
     reply_partition: int = Field(ge=0)
     asked: int = Field(0, ge=0)
     lane_version: int = 1
+    command: int = Field(0, ge=0)
     force: Literal["all", "failed"] | None = None
     force_token: str | None = None
     stale_after_s: float | None = None

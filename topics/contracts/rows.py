@@ -74,6 +74,7 @@ class RowEntry(Contract):
 
     Key: `run/row`, a duplicate's `run/row/index`. `counts`: the run's counts in this partition with
     this entry included, as `core.accounting.Counts` writes them. `outputs` is kept for S1 and I4.
+    `command`: number of the run's command whose ending this is; a later one may replace a failed one.
     """
 
     TYPE: ClassVar[str] = "rowmill.rows.entry"
@@ -85,5 +86,6 @@ class RowEntry(Contract):
     index: int
     status: Literal["completed", "failed", "skipped", "duplicate"]
     duplicate_of: int | None = None
+    command: int = Field(0, ge=0)
     outputs: dict[str, Json] | None = None
     counts: dict[str, Json]

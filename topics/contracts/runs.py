@@ -25,7 +25,8 @@ class PlayReference(BaseModel):
 
 
 class RunOptions(BaseModel):
-    """What the user chose for a run."""
+    """What the user chose for a run. `force`, `command`: what its calls ask again, and the number of
+    the command that does (`core.commands`)."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -34,6 +35,8 @@ class RunOptions(BaseModel):
     limit: int | None = None
     input: str | None = None
     sheet: str = ""
+    force: Literal["all", "failed"] | None = None
+    command: int = Field(0, ge=0)
 
 
 class RunRecord(Contract):

@@ -63,7 +63,8 @@ def new_run_command() -> str:
     started = os.environ.get("ROWMILL_AGAIN")
     if started:
         return started
-    return shlex.join([*_program(), *_without_run_id(sys.argv[1:])])
+    arguments = [word for word in sys.argv[1:] if word not in ("--force", "--retry-failed")]
+    return shlex.join([*_program(), *_without_run_id(arguments)])
 
 
 def _program() -> list[str]:

@@ -34,6 +34,8 @@ class Order:
     limit: int | None = None
     on_row_error: str = "continue"
     encoding: str | None = None
+    force: bool = False
+    retry_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,11 @@ class Prepared:
 
 def prepare(order: Order, settings: Settings) -> Prepared:
     """Check the order. Raises: UsageError, InputError, PlayError, SecretMissing."""
+    if order.force and order.retry_failed:
+        raise UsageError(
+            "--force asks everything again, --retry-failed what failed: give one of them. Nothing "
+            "was called."
+        )
     if order.run_id is not None:
         checked_run_id(order.run_id)
     if order.out is not None:
@@ -105,6 +112,7 @@ def _options(order: Order, settings: Settings) -> RunOptions:
         limit=order.limit,
         input=str(order.input),
         sheet=f"sqlite:///{sheet_file(settings.sheet_url)}",
+        force="all" if order.force else "failed" if order.retry_failed else None,
     )
 
 

@@ -39,6 +39,13 @@ Param = Annotated[
 Encoding = Annotated[
     str | None, typer.Option("--encoding", metavar="E", help="Of the input; unset: UTF-8.")
 ]
+Force = Annotated[
+    bool, typer.Option("--force", help="Ask every call again, once; it is paid again.")
+]
+RetryFailed = Annotated[
+    bool,
+    typer.Option("--retry-failed", help="Ask failed calls again; with --run-id its failed rows."),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object; all else on standard error.")
 ]
@@ -55,6 +62,8 @@ def run(
     on_row_error: OnRowError = "continue",
     param: Param = None,
     encoding: Encoding = None,
+    force: Force = False,
+    retry_failed: RetryFailed = False,
     as_json: Json = False,
 ) -> None:
     """Run a play over an input.
@@ -66,6 +75,8 @@ def run(
       rowmill run play.py --input leads.csv --out enriched.csv
 
       rowmill run play.py --input leads.csv --run-id 7f3a9c01    goes on where that run stopped
+
+      rowmill run play.py --input leads.csv --run-id 7f3a9c01 --retry-failed    its failed rows again
 
     Starts what is missing (broker, workers) and stops it again. Ctrl-C stops the run and prints the
     command that resumes it. Exit codes: 0 every row ended well; 1 some failed or wait; 2 the
@@ -85,6 +96,8 @@ def run(
         limit=limit,
         on_row_error=on_row_error,
         encoding=encoding,
+        force=force,
+        retry_failed=retry_failed,
     )
     raise typer.Exit(_carry_out(order, as_json=as_json))
 

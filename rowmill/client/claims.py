@@ -84,11 +84,12 @@ async def claim(
     clock: Clock,
     draft: Draft,
     on_watch: Callable[[RunRecord], None],
+    again: bool = False,
 ) -> tuple[RunRecord, RunRecord | None]:
     """Become the run's main, or learn that all its rows have ended.
 
-    `on_watch` is told once of a silent main that has to be watched for 20 s. The caller holds the
-    run's lock. Returns: our record (state "claiming") and the one it follows; or the finished
+    `on_watch` is told once of a silent main that has to be watched for 20 s. `again`: claim a
+    finished run too. The caller holds the run's lock. Returns: our record (state "claiming") and the one it follows; or the finished
     record twice. Raises: RunDriven; UsageError or InfrastructureError of the log.
     """
     began_ms = clock.monotonic_ms()
@@ -97,7 +98,11 @@ async def claim(
     while True:
         held = runs.view.get(run)
         step = next_step(
-            seen_first, _main(held), instance=instance, watched_ms=clock.monotonic_ms() - began_ms
+            seen_first,
+            _main(held),
+            instance=instance,
+            watched_ms=clock.monotonic_ms() - began_ms,
+            again=again,
         )
         if isinstance(step, Report):
             assert held is not None

@@ -74,6 +74,7 @@ class Drive:
         self._looked_s = 0.0
         self.checks: list[Callable[[], None]] = []
         self.before = means.follower.counts()
+        self._retried_before = means.follower.endings.retried
         self.phase: Phase = "starting"
         self.speed = Speed()
         self.fed = 0
@@ -84,6 +85,16 @@ class Drive:
     def counts(self) -> Counts:
         """The run's counts over all lives, as far as read."""
         return self._means.follower.counts()
+
+    @property
+    def ended(self) -> int:
+        """Rows that this command is done with: those that run again are not, although they failed."""
+        return self.counts.ended - self._means.follower.endings.retried
+
+    @property
+    def retried(self) -> int:
+        """Failed rows that ran again in this life."""
+        return self._retried_before - self._means.follower.endings.retried
 
     @property
     def wall_s(self) -> float:
@@ -153,14 +164,13 @@ class Drive:
         total = self._means.source.total
         stops = self._record.options.on_row_error == "fail"
         while True:
-            counts = self.counts
-            if stops and counts.failed > self.before.failed:
+            if stops and self._means.follower.endings.failed:
                 await self._stop_early(feeding)
-                return "stopped" if self.counts.ended < total else "finished"
+                return "stopped" if self.ended < total else "finished"
             if feeding.done():
                 feeding.result()
-                if counts.ended >= total:
-                    self._check_sum(counts, total)
+                if self.ended >= total:
+                    self._check_sum(self.counts, total)
                     return "finished"
             self._look_around()
             await self._next_change(feeding)
@@ -199,7 +209,7 @@ class Drive:
                 return
 
     def _check_sum(self, counts: Counts, total: int) -> None:
-        missing = self._means.follower.missing(total)
+        missing = self._means.follower.endings.missing(total)
         if counts.ended > total or missing:
             named = ", ".join(f"{index + 1:,}" for index in missing) or "none"
             raise RowsUnaccounted(
@@ -211,9 +221,9 @@ class Drive:
         told = -1
         while True:
             await asyncio.sleep(EVENT_EVERY_S)
-            counts = self.counts
-            self.speed.note(time.monotonic(), counts.ended)
-            if counts.ended != told:
+            ended = self.ended
+            self.speed.note(time.monotonic(), ended)
+            if ended != told:
                 self.moved_s = time.monotonic()
-                await self._events.write("progress", counts, self.wall_s)
-                told = counts.ended
+                await self._events.write("progress", self.counts, self.wall_s)
+                told = ended

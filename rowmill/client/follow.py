@@ -12,21 +12,26 @@ import msgspec
 from rowmill.settings import Settings
 from rowmill.streams.adapters.log_reader import LogReader, LogRecord
 from rowmill.streams.core.accounting import Counts
+from rowmill.streams.core.commands import Command, runs_again
 from rowmill.topics.catalogue import ROWS_CHANGELOG
 from rowmill.topics.codec import header
+from rowmill.topics.contracts import RunRecord
 
 MISSING_MAX = 10
 """Missing input indexes that an error names (D3)."""
 
 
-class _Entry(msgspec.Struct):
+class Ending(msgspec.Struct):
     """What progress needs of a `RowEntry`; msgspec skips the rest unread."""
 
     counts: dict[str, Any]
     index: int
+    life: int
+    status: str
+    command: int = 0
 
 
-_decode = msgspec.json.Decoder(_Entry).decode
+_decode = msgspec.json.Decoder(Ending).decode
 
 
 @dataclass(slots=True)
@@ -48,10 +53,10 @@ class Tallies:
         """Return the run's counts over all partitions, as far as read."""
         return Counts.total_of(tally.counts for tally in self._runs.get(run, {}).values())
 
-    def apply(self, record: LogRecord, only: str | None = None) -> int | None:
+    def apply(self, record: LogRecord, only: str | None = None) -> Ending | None:
         """Take in a record of the changelog; with `only` those of one run.
 
-        Returns: the input index that has an ending now; None for a record that is no such entry, or
+        Returns: the ending that a row has now; None for a record that is no such entry, or
         that a former owner wrote after it was replaced.
         """
         epoch = int(header(record.headers, "rowmill_epoch") or 0)
@@ -70,28 +75,32 @@ class Tallies:
         # Within an epoch counts only grow: an entry that is written again brings old ones.
         if epoch > tally.epoch or counts.ended >= tally.counts.ended:
             tally.epoch, tally.counts = epoch, counts
-        return entry.index
+        return entry
 
 
-class Endings:
-    """Which input indexes have an ending: a bit each."""
+class Indexes:
+    """A set of input indexes: a bit each."""
 
     def __init__(self) -> None:
         self._bits = bytearray()
 
     def add(self, index: int) -> None:
-        """Note that the row at `index` (from 0) has ended."""
+        """Put `index` (from 0) in."""
         byte, bit = divmod(index, 8)
         if byte >= len(self._bits):
             self._bits.extend(bytes(byte + 1024 - len(self._bits)))
         self._bits[byte] |= 1 << bit
+
+    def remove(self, index: int) -> None:
+        """Take `index`, which is in, out."""
+        self._bits[index // 8] &= ~(1 << index % 8)
 
     def __contains__(self, index: int) -> bool:
         byte, bit = divmod(index, 8)
         return byte < len(self._bits) and bool(self._bits[byte] & 1 << bit)
 
     def missing(self, total: int) -> list[int]:
-        """Return up to ten indexes below `total` that have no ending."""
+        """Return up to ten indexes below `total` that are not in."""
         found = []
         for index in range(total):
             if index not in self:
@@ -101,19 +110,53 @@ class Endings:
         return found
 
 
+class Endings:
+    """The rows of one run that have ended, as one command and one life of it see them.
+
+    `retried`: rows that failed and run again under `command`, not yet done. `failed`: rows that
+    failed in `life`.
+    """
+
+    def __init__(self, life: int, command: Command) -> None:
+        self._life = life
+        self._command = command
+        self._ended = Indexes()
+        self._again = Indexes()
+        self.retried = 0
+        self.failed = 0
+
+    def add(self, ending: Ending) -> None:
+        """Take in the newest ending of a row."""
+        self._ended.add(ending.index)
+        self.failed += ending.status == "failed" and ending.life == self._life
+        again = runs_again(ending.status, ending.command, self._command)
+        if again != (ending.index in self._again):
+            (self._again.add if again else self._again.remove)(ending.index)
+            self.retried += 1 if again else -1
+
+    def missing(self, total: int) -> list[int]:
+        """Return up to ten indexes below `total` that have no ending."""
+        return self._ended.missing(total)
+
+
 class Follower:
-    """Follows one run. `changed` is set whenever a row ended.
+    """Follows one run. `changed` is set whenever a row ended; `endings`: which have.
 
     `from_offsets`: where the run can have begun in each partition of the changelog; None for a run
     that older lives have worked on, which is read from the beginning.
     """
 
     def __init__(
-        self, settings: Settings, run: str, *, from_offsets: Mapping[int, int] | None = None
+        self,
+        settings: Settings,
+        record: RunRecord,
+        *,
+        from_offsets: Mapping[int, int] | None = None,
     ) -> None:
-        self._run = run
+        options = record.options
+        self._run = record.run
         self._tallies = Tallies()
-        self._endings = Endings()
+        self.endings = Endings(record.life, Command(options.force, options.command))
         self.changed = asyncio.Event()
         self.reader = LogReader(settings, ROWS_CHANGELOG, self._apply, from_offsets=from_offsets)
 
@@ -130,12 +173,8 @@ class Follower:
         """Return the run's counts over all partitions, as far as read."""
         return self._tallies.counts(self._run)
 
-    def missing(self, total: int) -> list[int]:
-        """Return up to ten input indexes below `total` that have no ending yet."""
-        return self._endings.missing(total)
-
     def _apply(self, record: LogRecord) -> None:
-        index = self._tallies.apply(record, self._run)
-        if index is not None:
-            self._endings.add(index)
+        ending = self._tallies.apply(record, self._run)
+        if ending is not None:
+            self.endings.add(ending)
             self.changed.set()

@@ -12,6 +12,7 @@ from rowmill.client.claims import Life, RunLock, claim
 from rowmill.client.drive import Means
 from rowmill.client.follow import Follower
 from rowmill.client.instance import instance_id
+from rowmill.client.look import look_at_runs
 from rowmill.client.run import Run
 from rowmill.client.source import Source
 from rowmill.client.viewed_log import ViewedLog
@@ -22,6 +23,7 @@ from rowmill.settings import Settings
 from rowmill.streams.adapters.clock import SystemClock
 from rowmill.streams.adapters.log_reader import end_offsets
 from rowmill.streams.adapters.log_writer import LogWriter
+from rowmill.streams.core.commands import Command, next_command
 from rowmill.topics.catalogue import LANES, ROWS_CHANGELOG, RUNS
 from rowmill.topics.contracts import RunOptions, RunRecord
 from rowmill.topics.views import LanesView, RunsView
@@ -94,6 +96,7 @@ class Mill:
         held = self.runs.view.get(run)
         if held is not None:
             _compare(work, source, held, note)
+        again = await self._runs_again(work, held)
         # Taken before the claim: no row of a new run can have ended below these.
         begin = await end_offsets(self.settings, ROWS_CHANGELOG) if held is None else None
         instance = instance_id(self.settings.home)
@@ -108,9 +111,16 @@ class Mill:
             )
 
         record, previous = await claim(
-            self.runs, run, instance=instance, clock=self.clock, draft=draft, on_watch=on_watch
+            self.runs,
+            run,
+            instance=instance,
+            clock=self.clock,
+            draft=draft,
+            on_watch=on_watch,
+            again=again,
         )
-        follower = Follower(self.settings, run, from_offsets=begin if previous is None else None)
+        begin = begin if previous is None else None
+        follower = Follower(self.settings, record, from_offsets=begin)
         await follower.start()
         return Run(
             Means(
@@ -126,6 +136,19 @@ class Mill:
                 previous=previous,
             )
         )
+
+    async def _runs_again(self, work: Work, held: RunRecord | None) -> bool:
+        """Say whether a finished run has rows for this command. Raises: UsageError."""
+        if held is None or held.state != "finished" or work.options.force is None:
+            return False
+        if work.options.force == "all":
+            raise UsageError(
+                f"Run {held.run} has finished, and a finished row never changes in its run. To ask "
+                "everything again, start a new run: leave --run-id out. To run only its failed rows "
+                "again: --retry-failed. Nothing was called."
+            )
+        (look,) = await look_at_runs(self.settings, held.run)
+        return look.counts.failed > 0
 
     def _draft(
         self, work: Work, source: Source, run: str, instance: str, held: RunRecord | None
@@ -145,12 +168,19 @@ class Mill:
             input_columns=list(work.input_columns),
             output_columns=list(work.output_columns),
             play=work.play,
-            options=work.options,
+            options=_options(work.options, held),
             providers=list(work.providers),
             tools=list(work.tools),
             sealed_total=held.sealed_total if held else None,
             input_digests=list(source.digests),
         )
+
+
+def _options(wanted: RunOptions, held: RunRecord | None) -> RunOptions:
+    """Return the options of the next life: those given now, with the command they belong to."""
+    former = None if held is None else Command(held.options.force, held.options.command)
+    command = next_command(wanted.force, former, "" if held is None else held.state)
+    return wanted.model_copy(update={"force": command.force, "command": command.number})
 
 
 def _compare(work: Work, source: Source, held: RunRecord, note: Note) -> None:

@@ -113,6 +113,7 @@ def report(
     total: int,
     counts: Counts,
     before: Counts,
+    retried: int = 0,
     life: int,
     wall_s: float,
     sheet: str,
@@ -121,6 +122,7 @@ def report(
     """Add up a run.
 
     Args: `counts`: the run's, over all lives; `before`: what they were when this life began;
+    `retried`: failed rows that ended once more in this life;
     `total` >= counts.ended: rows of the input. Raises: ValueError where more rows ended than exist.
     """
     pending = total - counts.ended
@@ -146,7 +148,7 @@ def report(
         life=LifeReport(
             number=life,
             calls=calls - int(sum(before.calls.values())),
-            rows=counts.ended - before.ended,
+            rows=counts.ended - before.ended + retried,
         ),
         sheet=sheet,
         out=None,

@@ -100,7 +100,8 @@ class Run:
         drive = self._drive
         counts, total = drive.counts, self._means.source.total
         speed = drive.speed.rows_per_s()
-        open_rows = max(0, drive.fed - counts.ended)
+        left = total - drive.ended
+        open_rows = max(0, min(left, drive.fed - drive.ended))
         return Progress(
             phase=drive.phase,
             run=self.id,
@@ -111,7 +112,7 @@ class Run:
             counts=counts,
             running=min(open_rows, self._record.options.concurrency),
             rows_per_s=speed,
-            left_s=(total - counts.ended) / speed if speed else None,
+            left_s=left / speed if speed else None,
             behind=drive.behind,
             trouble=self._trouble.now() or self._stalled(open_rows),
         )
@@ -196,6 +197,7 @@ class Run:
             total=self._means.source.total,
             counts=counts,
             before=self._drive.before,
+            retried=self._drive.retried,
             life=self._record.life,
             wall_s=self._drive.wall_s,
             sheet=self._sheet.shown,

@@ -73,16 +73,18 @@ def next_step(
     *,
     instance: str,
     watched_ms: int,
+    again: bool = False,
 ) -> Step:
     """Say what a claimant does now. It holds the run's lock in its own state directory.
 
     Args: `seen_first`: the main when the claimant began to watch; `held`: the main that holds now,
     both None for a run that nobody knows; `instance`: the claimant's own; `watched_ms` >= 0: how
-    long it has watched, on its monotonic clock.
+    long it has watched, on its monotonic clock; `again`: some rows of a finished run are to run once
+    more.
     """
     if held is None:
         return Claim(1)
-    if held.state == "finished":
+    if held.state == "finished" and not again:
         return Report()
     if held.over:
         return Claim(held.life + 1)

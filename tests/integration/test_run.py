@@ -159,6 +159,38 @@ def test_a_provider_that_is_down_fails_its_rows_as_unreachable(place: Place) -> 
     assert "unreachable" in ended.report["failures"][0]["error"]
 
 
+@pytest.mark.behaviour("R2")
+def test_failed_rows_run_again_under_their_run_id_and_force_asks_everything_once(
+    place: Place,
+) -> None:
+    table = place.companies("RETRY", 5)
+    down = place.run("--input", table, "--run-id", "retried", url="http://127.0.0.1:1")
+    assert (down.code, down.report["failed"]) == (1, 5)
+    told = place.run("--input", table, "--run-id", "retried")
+    assert "has finished before" in told.err
+    assert (told.report["failed"], place.provider.calls) == (5, 0)
+
+    again = place.run("--input", table, "--run-id", "retried", "--retry-failed")
+    assert again.code == 0, again.err
+    report = again.report
+    assert (report["completed"], report["failed"], report["calls"]) == (5, 0, 10)
+    assert report["life"] == {"number": 2, "calls": 10, "rows": 5}
+
+    nothing_left = place.run("--input", table, "--run-id", "retried", "--retry-failed")
+    assert (nothing_left.code, place.provider.calls) == (0, 10)
+    refused = place.run("--input", table, "--run-id", "retried", "--force")
+    assert refused.code == 2
+    assert "a finished row never changes in its run" in refused.err
+
+    forced = place.run("--input", table, "--force", "--run-id", "forced")
+    assert (forced.code, forced.report["calls"], place.provider.calls) == (0, 10, 20)
+    place.run("--input", table, "--force", "--run-id", "other")
+    assert place.provider.calls == 30, "another run asks again"
+    assert place.provider.repeated_keys() == {}, "each force is a purchase of its own"
+    reused = place.run("--input", table)
+    assert (reused.report["calls"], place.provider.calls) == (0, 30)
+
+
 @pytest.mark.behaviour("D3")
 def test_fail_stops_admission_and_leaves_the_rest_pending(place: Place) -> None:
     rows = "".join(f"F{number},row\n" for number in range(500))

@@ -141,6 +141,8 @@ def test_a_finished_run_is_told_about_and_others_that_ended_are_resumed() -> Non
 
     finished, paused, stopped = ended("finished"), ended("paused"), ended("stopped")
     assert next_step(finished, finished, instance="here", watched_ms=0) == Report()
+    again = next_step(finished, finished, instance="here", watched_ms=0, again=True)
+    assert again == Claim(3), "some of its rows are to run once more"
     assert next_step(paused, paused, instance="here", watched_ms=0) == Claim(3)
     assert next_step(stopped, stopped, instance="here", watched_ms=0) == Claim(3)
     assert next_step(None, None, instance="here", watched_ms=0) == Claim(1)

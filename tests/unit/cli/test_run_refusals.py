@@ -165,3 +165,10 @@ def test_control_characters_of_an_input_reach_no_terminal(
     assert "\x1b" not in said
     assert "\x07" not in said
     assert "[link=http://x]y" in said
+
+
+def test_force_and_retry_failed_exclude_each_other(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(capsys, "play.py", "--input", "in.csv", "--force", "--retry-failed")
+    assert "give one of them. Nothing was called." in said

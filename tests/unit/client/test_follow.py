@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rowmill.client.follow import Endings, Tallies
+from rowmill.client.follow import Ending, Endings, Indexes, Tallies
 from rowmill.client.progress import Speed
 from rowmill.streams.adapters.log_reader import LogRecord
 from rowmill.streams.core.accounting import Counts
+from rowmill.streams.core.commands import Command
 from rowmill.topics.codec import encode
 from rowmill.topics.contracts import RowEntry
 
@@ -72,17 +73,43 @@ def test_what_is_no_entry_changes_nothing(key: str, value: bytes | None) -> None
 def test_only_the_run_that_is_followed_is_read() -> None:
     tallies = Tallies()
     assert tallies.apply(entry(1, run="other"), "r") is None
-    assert tallies.apply(entry(1, index=7), "r") == 7
+    found = tallies.apply(entry(1, index=7), "r")
+    assert found is not None
+    assert found.index == 7
 
 
 def test_missing_rows_are_named_up_to_ten() -> None:
-    endings = Endings()
+    endings = Indexes()
     for index in range(20_000):
         if index not in (0, 9_999):
             endings.add(index)
     assert endings.missing(20_000) == [0, 9_999]
     assert endings.missing(20_100) == [0, 9_999, *range(20_000, 20_008)]
-    assert Endings().missing(3) == [0, 1, 2]
+    assert Indexes().missing(3) == [0, 1, 2]
+
+
+def ended(index: int, status: str, *, life: int = 1, command: int = 0) -> Ending:
+    return Ending(counts={}, index=index, life=life, status=status, command=command)
+
+
+@pytest.mark.behaviour("D3")
+def test_a_retry_is_done_once_every_failed_row_ended_under_its_command() -> None:
+    endings = Endings(life=2, command=Command("failed", 1))
+    for index, status in enumerate(["completed", "failed", "failed", "skipped"]):
+        endings.add(ended(index, status))
+    assert (endings.retried, endings.failed) == (2, 0)
+    endings.add(ended(1, "completed", life=2, command=1))
+    endings.add(ended(2, "failed", life=2, command=1))
+    assert (endings.retried, endings.failed) == (0, 1)
+    endings.add(ended(2, "failed", life=2, command=1))
+    assert endings.retried == 0, "an entry that is written again changes nothing"
+    assert endings.missing(5) == [4]
+
+
+def test_a_command_that_retries_nothing_waits_for_no_failed_row() -> None:
+    endings = Endings(life=2, command=Command())
+    endings.add(ended(0, "failed"))
+    assert (endings.retried, endings.failed) == (0, 0)
 
 
 def test_speed_is_that_of_the_last_half_minute() -> None:

@@ -50,6 +50,15 @@ def test_a_life_reports_what_it_did_itself() -> None:
     assert found.providers["q"].calls == 5
 
 
+def test_rows_that_ran_again_count_as_this_lifes_work() -> None:
+    before, counts = Counts(completed=1, failed=2), Counts(completed=2, failed=1)
+    found = report(
+        run_id="r", dataset="d", state="finished", total=3, counts=counts, before=before, retried=2,
+        life=2, wall_s=1, sheet="s", failures=[],
+    )  # fmt: skip
+    assert (found.life.rows, found.pending) == (2, 0)
+
+
 def test_the_json_object_has_the_agreed_fields() -> None:
     counts = Counts(completed=2, reused=1, calls={"p": 1}, spent={"p": 0.1 + 0.2})
     plain = json.loads(made(counts, 2).to_json())

@@ -9,7 +9,8 @@ rowmill_env() { # runtime|dev
   stamp="$venv/.installed-$kind"
   export ROWMILL_HOME="${ROWMILL_HOME:-$root/.rowmill}"
   export PATH="$venv/bin:$PATH" VIRTUAL_ENV="$venv"
-  unset PYTHONHOME
+  # Without bytecode every process compiles all it imports anew, half of a worker's start.
+  unset PYTHONHOME PYTHONDONTWRITEBYTECODE
 
   digest=$(cat "$root/pyproject.toml" "$root/requirements/$kind.lock" | cksum)
   [ -x "$venv/bin/rowmill" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$digest" ] && return 0

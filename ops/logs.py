@@ -8,11 +8,11 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
-from urllib.parse import quote
 
 import structlog
 
 from rowmill.settings import Settings
+from rowmill.streams.adapters.secrets import traces
 
 _SECRET_PREFIX = "ROWMILL_SECRET_"
 _SECRET_FILE_SUFFIX = "_FILE"
@@ -48,10 +48,14 @@ def secrets(settings: Settings, variables: Mapping[str, str]) -> list[str]:
 
 
 def redactor(values: Iterable[str]) -> Callable[[str], str]:
-    """Return a function that blanks out these values: plain, URL-quoted and in base64."""
+    """Return a function that blanks out these values: plain, URL-quoted and in base64.
+
+    In base64 also where a value stands amid other text, such as `user:password` of basic auth.
+    """
     forms = set[str]()
     for value in values:
-        forms |= {value, quote(value, safe=""), base64.b64encode(value.encode()).decode()}
+        forms |= {base64.b64encode(value.encode()).decode()}
+        forms |= {trace.decode() for trace in traces(value) if len(trace) >= _SECRET_LENGTH_MIN}
     longest_first = sorted(forms, key=len, reverse=True)
 
     def redact(text: str) -> str:

@@ -99,8 +99,8 @@ class Feeder:
     async def _send(self, index: int, row: SourceRow) -> None:
         record = self._record(index, row)
         value = encode(record)
-        if len(value) > self.row_bytes_max:
-            record = self._record(index, self._too_large(index, row, len(value)))
+        if (reason := self._unfit(index, value)) is not None:
+            record = self._record(index, self._without_values(index, row, reason))
             value = encode(record)
         assert record.row is not None
         found = headers(
@@ -119,12 +119,21 @@ class Feeder:
             refused=row.refused,
         )
 
-    def _too_large(self, index: int, row: SourceRow, size_bytes: int) -> SourceRow:
-        """Return what is left of a row that no topic takes: its place, and why (R9)."""
-        return SourceRow(
-            row=refused_row_id(self.dataset, index),
-            values={},
-            refused=row.refused
-            or f"row {index + 1:,} has {size_bytes:,} bytes, the limit is {self.row_bytes_max:,} "
-            "(ROWMILL_ROW_BYTES_MAX)",
-        )
+    def _unfit(self, index: int, value: bytes) -> str | None:
+        """Return why no topic takes the record of a row, None where one does (R9, R10)."""
+        where = f'dataset("{self.dataset}"), row {index + 1:,} of the input,'
+        if (name := self.writer.secret_in(value)) is not None:
+            return f"{where} carries the secret {name}, which is not kept"
+        if len(value) > self.row_bytes_max:
+            return (
+                f"{where} has {len(value):,} bytes, the limit is {self.row_bytes_max:,} "
+                "(ROWMILL_ROW_BYTES_MAX)"
+            )
+        return None
+
+    def _without_values(self, index: int, row: SourceRow, reason: str) -> SourceRow:
+        """Return what is left of a row that no topic takes: its place, and why."""
+        refused = row.refused
+        if refused is None or self.writer.secret_in(refused.encode()) is not None:
+            refused = reason
+        return SourceRow(refused_row_id(self.dataset, index), {}, refused)

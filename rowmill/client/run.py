@@ -15,7 +15,7 @@ from rowmill.client.progress import Progress
 from rowmill.client.report import RunReport, report
 from rowmill.client.sheet import SheetView
 from rowmill.client.trouble import Trouble
-from rowmill.errors import InfrastructureError
+from rowmill.errors import InfrastructureError, RowmillError
 
 log = structlog.get_logger()
 
@@ -185,7 +185,7 @@ class Run:
     async def _leave_if_possible(self, reason: str) -> None:
         try:
             await self._leave(reason)
-        except InfrastructureError as error:
+        except RowmillError as error:
             log.warning("run_not_paused", run=self.id, reason=str(error))
 
     async def _report(self) -> RunReport:

@@ -17,9 +17,11 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import RecordMetadata
 
-from rowmill.errors import InfrastructureError
+from rowmill.errors import InfrastructureError, UsageError
 from rowmill.settings import Settings
 from rowmill.streams.adapters.log_reader import no_kafka
+from rowmill.streams.adapters.secrets import EnvironmentSecrets
+from rowmill.streams.ports import Secrets
 from rowmill.topics.catalogue import TopicDefinition
 from rowmill.topics.codec import Headers
 from rowmill.topics.connection import client_options
@@ -39,11 +41,33 @@ class RecordTooLarge(LogUnwritable):
     """The broker takes no record of this size. Nothing of it was written."""
 
 
-class LogWriter:
-    """An idempotent producer that waits for all replicas: what it acknowledged is durable."""
+class CarriesSecret(UsageError):
+    """A record that would carry a secret into a topic (R10). Nothing of it was written."""
 
-    def __init__(self, settings: Settings, *, client_id: str = "rowmill-log-writer") -> None:
+    def __init__(self, topic: str, key: str, name: str) -> None:
+        super().__init__(
+            f'Record "{key}" of "{topic}" carries the secret {name} and was not written. Take the '
+            "value out of the play, its parameters and the input's name and columns: a play names "
+            "its secrets, only workers read them."
+        )
+
+
+class LogWriter:
+    """An idempotent producer that waits for all replicas: what it acknowledged is durable.
+
+    Its records carry no secret (R10).
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        client_id: str = "rowmill-log-writer",
+        secrets: Secrets | None = None,
+    ) -> None:
+        """`secrets`: what no record may carry; unset: those of the environment."""
         self._settings = settings
+        self._secrets = secrets or EnvironmentSecrets()
         self._producer = AIOKafkaProducer(
             **client_options(settings),
             client_id=client_id,
@@ -67,6 +91,10 @@ class LogWriter:
         """Send what is enqueued, then disconnect."""
         await self._producer.stop()
 
+    def secret_in(self, value: bytes) -> str | None:
+        """Return the name of a secret that keeps `value` from being written, None for none."""
+        return self._secrets.found_in(value)
+
     async def send(
         self,
         topic: TopicDefinition,
@@ -80,9 +108,11 @@ class LogWriter:
 
         `partition` None: murmur2 of the key, Kafka's default. Returns: a future of the broker's
         acknowledgement; look at it, or `flush` later: an error stands only there.
-        Raises: LogUnwritable where the record can't even be enqueued.
+        Raises: LogUnwritable where the record can't even be enqueued; CarriesSecret.
         """
         name = f"{self._settings.topic_prefix}{topic.name}"
+        if value is not None and (secret := self.secret_in(value)) is not None:
+            raise CarriesSecret(name, key, secret)
         while True:
             try:
                 sent = await self._producer.send(
@@ -107,7 +137,7 @@ class LogWriter:
         partition: int | None = None,
         headers: Headers | None = None,
     ) -> RecordMetadata:
-        """Write one record and wait until it is durable. Raises: LogUnwritable."""
+        """Write one record and wait until it is durable. Raises: LogUnwritable, CarriesSecret."""
         sent = await self.send(topic, key, value, partition=partition, headers=headers)
         try:
             return await asyncio.shield(sent)

@@ -67,12 +67,16 @@ class EnvironmentSecrets:
             self._traces = [
                 (variable_.removeprefix(PREFIX), trace)
                 for variable_ in self._known()
-                for trace in _traces(self._readable(variable_))
+                for trace in self._searched(variable_)
             ]
         for name, trace in self._traces:
             if trace in data:
                 return name
         return None
+
+    def _searched(self, wanted: str) -> set[bytes]:
+        value = self._readable(wanted)
+        return traces(value) if len(value) >= SEARCHED_CHARACTERS_MIN else set()
 
     def _known(self) -> set[str]:
         """Return the variables, `_FILE` cut off, of all secrets in the environment."""
@@ -110,10 +114,8 @@ def _read(wanted: str, path: str) -> str:
         ) from error
 
 
-def _traces(value: str) -> set[bytes]:
-    """Return the byte strings that give the value away."""
-    if len(value) < SEARCHED_CHARACTERS_MIN:
-        return set()
+def traces(value: str) -> set[bytes]:
+    """Return the byte strings that give a value away: plain, escaped, URL-encoded, in base64."""
     escaped = json.dumps(value, ensure_ascii=False)[1:-1]
     texts = {value, escaped, escaped.replace("/", "\\/"), json.dumps(value)[1:-1]}
     for encoded in (quote(value, safe=""), quote(value), quote_plus(value)):

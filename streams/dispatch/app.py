@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from secrets import token_hex
 
 from rowmill.settings import Settings
 from rowmill.streams.adapters.clock import SystemClock
@@ -29,7 +29,7 @@ the way of the heartbeat, its answer, and the check itself."""
 
 
 def _new_id() -> str:
-    return secrets.token_hex(8)
+    return token_hex(8)
 
 
 class Dispatch:
@@ -40,7 +40,7 @@ class Dispatch:
         self._app = app
         self._clock = SystemClock()
         self._recovered_ms: dict[int, int] = {}
-        self._http = HttpProvider(EnvironmentSecrets())
+        self._http = HttpProvider(app.secrets)
         ownership = Ownership(
             app.instance, app.epoch, app.owns, self._gate, self._recovered_ms.__getitem__
         )
@@ -121,6 +121,7 @@ def main(
     Dispatch needs no play code: tools and providers come with the `runs` record.
     """
     del play_folders
-    app = role_app("dispatch", settings, store=store, standbys=settings.standbys)
+    secrets = EnvironmentSecrets()
+    app = role_app("dispatch", settings, store=store, standbys=settings.standbys, secrets=secrets)
     Dispatch(settings, app)
     return run(app, on_ready=on_ready)

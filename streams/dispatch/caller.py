@@ -135,10 +135,13 @@ class Caller:
                 call.receipt, lease.id, reached=outcome.reached, uses_attempt=step.uses_attempt
             )
             return step.delay_ms
+        message = step.message
+        if step.kind in (FailureKind.TOO_LARGE, FailureKind.SECRET):
+            message = f'receipt "{call.receipt.key}": {message}'
         receipt = receipts.fail(
             call.receipt,
             lease.id,
-            Failure(step.kind, step.message, outcome.status_code),
+            Failure(step.kind, message, outcome.status_code),
             self._clock.wall_ms(),
             reached=outcome.reached,
         )

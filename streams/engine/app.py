@@ -29,6 +29,7 @@ from rowmill.streams.engine.producer import Headers, StrictProducer
 from rowmill.streams.engine.run import run
 from rowmill.streams.engine.stream import RoleStream
 from rowmill.streams.engine.tables import Derive, DurableTable, NotOwned, Refresh, Tables
+from rowmill.streams.ports import Secrets
 from rowmill.topics.catalogue import CATALOGUE, TopicDefinition
 from rowmill.topics.connection import client_options
 
@@ -57,9 +58,15 @@ class RoleApp(faust.App):
     """The app of one role in one process. Made by `role_app`, run by `run`."""
 
     def __init__(
-        self, id: str, settings: Settings, directory: DataDirectory, **options: Any
+        self,
+        id: str,
+        settings: Settings,
+        directory: DataDirectory,
+        secrets: Secrets,
+        **options: Any,
     ) -> None:
         super().__init__(id, **options)
+        self.secrets = secrets
         self.settings = settings
         self.directory = directory
         self.client_options: dict[str, Any] = client_options(settings)
@@ -246,10 +253,13 @@ class RoleApp(faust.App):
         self.rebalancing = False
 
 
-def role_app(role: Role, settings: Settings, *, store: Path, standbys: int = 0) -> RoleApp:
+def role_app(
+    role: Role, settings: Settings, *, store: Path, secrets: Secrets, standbys: int = 0
+) -> RoleApp:
     """Make the app of a role; its id, and the group's, is `{prefix}rowmill-{role}`.
 
-    `standbys`: how many other members keep a copy of each partition's stores.
+    `standbys`: how many other members keep a copy of each partition's stores. `secrets`: what no
+    record may carry.
 
     `store` is the data directory of this process: locked here, until the process ends or `run`
     returns. Raises: DirectoryTaken naming the process that has it (exit code 3), DirectoryUnusable,
@@ -266,6 +276,7 @@ def role_app(role: Role, settings: Settings, *, store: Path, standbys: int = 0) 
         f"{settings.topic_prefix}rowmill-{role}",
         settings,
         directory,
+        secrets,
         broker=servers,
         datadir=str(store / "faust"),
         store="memory://",

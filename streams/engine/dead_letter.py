@@ -18,17 +18,26 @@ log = structlog.get_logger(__name__)
 
 
 def set_aside(app: RoleApp, delivery: Delivery, reason: str) -> None:
-    """Write the record to the dead-letter topic and acknowledge it once that is durable."""
+    """Write the record to the dead-letter topic and acknowledge it once that is durable.
+
+    A record that carries a secret is told of, not copied (R10).
+    """
+    where = f"{delivery.topic}/{delivery.partition}/{delivery.offset}"
+    key, value = delivery.key, delivery.value
+    if (name := app.secrets.found_in((key or b"") + b"\n" + (value or b""))) is not None:
+        key = value = None
+        reason = f"{reason}; key and value are left out: they carry the secret {name}"
+    if (name := app.secrets.found_in(reason.encode())) is not None:
+        reason = f"the reason carries the secret {name}: left out"
     letter = DeadLetter(
         topic=delivery.topic,
         partition=delivery.partition,
         offset=delivery.offset,
         reason=reason,
-        key=None if delivery.key is None else delivery.key.decode("utf-8", "replace"),
-        value_base64=None if delivery.value is None else base64.b64encode(delivery.value).decode(),
+        key=None if key is None else key.decode("utf-8", "replace"),
+        value_base64=None if value is None else base64.b64encode(value).decode(),
         at_ms=time.time_ns() // 1_000_000,
     )
-    where = f"{delivery.topic}/{delivery.partition}/{delivery.offset}"
     log.warning("record_set_aside", where=where, reason=reason)
     sent = app.produce(
         DEAD_LETTER,

@@ -8,6 +8,7 @@ from pathlib import Path
 from rowmill.settings import Settings
 from rowmill.streams.adapters.clock import SystemClock
 from rowmill.streams.adapters.log_reader import LogReader, LogRecord
+from rowmill.streams.adapters.secrets import EnvironmentSecrets
 from rowmill.streams.core.admission import Admission
 from rowmill.streams.engine.app import RoleApp, role_app, run
 from rowmill.streams.rows import agents
@@ -41,14 +42,16 @@ class Rows:
         self._asks = Asks(app, self._lanes.get, settings.ask_again_s)
         admission: Admission[Waiting] = Admission(settings.row_max, settings.read_ahead_bytes)
         clock = SystemClock()
-        runner = RowRunner(self._asks, shelf, settings, clock)
-        self._open = OpenRows(app, settings, shelf, runner, self._entries, admission)
+        secrets = app.secrets
+        runner = RowRunner(self._asks, shelf, settings, clock, secrets)
+        self._open = OpenRows(app, settings, shelf, runner, self._entries, admission, secrets)
         self._intake = Intake(
             app,
             self._runs,
             shelf,
             admission,
             clock,
+            secrets,
             partitions=settings.partitions,
             owned=lambda: len(self._owned),
             admit=self._open.admit,
@@ -101,6 +104,7 @@ def main(
 
     `play_folders`: plays are loaded from files below these only.
     """
-    app = role_app("rows", settings, store=store, standbys=settings.standbys)
+    secrets = EnvironmentSecrets()
+    app = role_app("rows", settings, store=store, standbys=settings.standbys, secrets=secrets)
     Rows(settings, app, play_folders)
     return run(app, on_ready=on_ready)

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import structlog
 
 from rowmill.plays.context import CallFailed, Force, Log, Skipped
-from rowmill.plays.loading import LoadedPlay
 from rowmill.plays.providers import seconds
 from rowmill.plays.tools import OutputT, Tool
 from rowmill.plays.values import to_json
@@ -18,6 +18,7 @@ from rowmill.streams.core.accounting import CallTally
 from rowmill.streams.core.commands import force_token
 from rowmill.streams.core.identity import receipt_key
 from rowmill.streams.core.outcomes import FailureKind
+from rowmill.streams.ports import Secrets
 from rowmill.streams.rows.asks import Asks
 from rowmill.streams.rows.open_row import OpenRow
 from rowmill.topics.contracts import ProviderResult, ToolRequest
@@ -30,10 +31,11 @@ class RowCalls:
     whatever order its questions come in.
     """
 
-    def __init__(self, asks: Asks, settings: Settings, play: LoadedPlay, row: OpenRow) -> None:
+    def __init__(self, asks: Asks, settings: Settings, row: OpenRow, secrets: Secrets) -> None:
         self._asks = asks
         self._organisation = settings.organisation
-        self._play = play
+        self._bytes_max = settings.row_bytes_max
+        self._secrets = secrets
         self._row = row
         self._column = ""
         self._slots = asyncio.Semaphore(settings.row_open_calls_max)
@@ -60,7 +62,7 @@ class RowCalls:
         """Ask, or get a receipt's answer: `Tools.execute` of the play's surface."""
         request = self._request(
             tool,
-            to_json(input, f"{tool.id}: input"),
+            self._sendable(tool, to_json(input, f"{tool.id}: input")),
             force=force,
             timeout_s=timeout_s,
             wait_s=wait_s,
@@ -93,6 +95,21 @@ class RowCalls:
         """The row ended or was cancelled: nobody waits for its open questions any more."""
         if self._open:
             self._asks.withdraw(self._row.run.run, self._row.row, self._open)
+
+    def _sendable(self, tool: Tool[Any], question: dict[str, Any]) -> dict[str, Any]:
+        """Return a question that may enter a topic. Raises: CallFailed (R9, R10)."""
+        plain = msgspec.json.encode(question)
+        where = f"{self._row.where}: the input of {tool.id}"
+        if (name := self._secrets.found_in(plain)) is not None:
+            reason = f"{where} carries the secret {name}; nothing was called"
+            raise CallFailed(tool.id, FailureKind.SECRET, reason)
+        if len(plain) > self._bytes_max:
+            reason = (
+                f"{where} has {len(plain):,} bytes, the limit is {self._bytes_max:,} "
+                "(ROWMILL_ROW_BYTES_MAX); nothing was called"
+            )
+            raise CallFailed(tool.id, FailureKind.PERMANENT, reason)
+        return question
 
     def _request(self, tool: Tool[Any], question: dict[str, Any], **wishes: Any) -> ToolRequest:
         row = self._row

@@ -19,7 +19,7 @@ from rowmill.streams.core.lives import OVER
 from rowmill.streams.engine.app import RoleApp
 from rowmill.streams.engine.dead_letter import set_aside
 from rowmill.streams.engine.delivery import Delivery
-from rowmill.streams.ports import Clock
+from rowmill.streams.ports import Clock, Secrets
 from rowmill.streams.rows.plays import PlayShelf
 from rowmill.topics import codec
 from rowmill.topics.catalogue import ROWS_INPUT, RUNS_EVENTS
@@ -56,6 +56,7 @@ class Intake:
         shelf: PlayShelf,
         admission: Admission[Waiting],
         clock: Clock,
+        secrets: Secrets,
         *,
         partitions: int,
         owned: Callable[[], int],
@@ -68,6 +69,7 @@ class Intake:
         self._shelf = shelf
         self._admission = admission
         self._clock = clock
+        self._secrets = secrets
         self._partitions = partitions
         self._owned = owned
         self._admit = admit
@@ -184,6 +186,8 @@ class Intake:
             return
         self._unserved.add((record.run, record.life))
         reason = self._shelf.why_not(record)
+        if (name := self._secrets.found_in(reason.encode())) is not None:
+            reason = f"why this worker can't load the play carries the secret {name}: left out"
         log.warning("run_unserved", run=record.run, reason=reason)
         note = RunUnserved(
             run=record.run,
@@ -226,10 +230,15 @@ class Intake:
             identified = self._shelf.play(run).dataset.identify(record.values, index)
             row, refused = identified.row, identified.refused
         stamped = record.model_copy(update={"row": row, "index": index, "refused": refused})
+        value = codec.encode(stamped)
+        if (name := self._secrets.found_in(value)) is not None:
+            refused = f"the row carries the secret {name}, which is not kept"
+            stamped = stamped.model_copy(update={"values": {}, "refused": refused})
+            value = codec.encode(stamped)
         sent = self._app.produce(
             ROWS_INPUT,
             key=row,
-            value=codec.encode(stamped),
+            value=value,
             headers=codec.headers(
                 stamped, id_=f"{record.run}/{row}/{index}", source=self._app.conf.id, run=record.run
             ),

@@ -31,6 +31,11 @@ class OpenRow:
     closed: bool = False
 
     @property
+    def where(self) -> str:
+        """Its path, for errors (R9)."""
+        return f'dataset("{self.run.dataset}").row("{self.row}")'
+
+    @property
     def command(self) -> Command:
         """The command of the run that it was opened under."""
         return command_of(self.run)

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 
 from rowmill.settings import Settings
-from rowmill.streams.core.accounting import CallTally
 from rowmill.streams.core.admission import Admission
 from rowmill.streams.core.commands import runs_again
 from rowmill.streams.engine.app import RoleApp
 from rowmill.streams.engine.delivery import Delivery
 from rowmill.streams.engine.tables import NotOwned
+from rowmill.streams.ports import Secrets
 from rowmill.streams.rows.entries import Ended, RowEntries
 from rowmill.streams.rows.intake import Waiting
 from rowmill.streams.rows.open_row import OpenRow, command_of
 from rowmill.streams.rows.plays import PlayShelf
+from rowmill.streams.rows.refusals import clean_values, too_large, without_secret
 from rowmill.streams.rows.runner import RowEnding, RowRunner
 from rowmill.topics import codec
 from rowmill.topics.catalogue import ROWS_COMPLETED
@@ -41,6 +43,7 @@ class OpenRows:
         runner: RowRunner,
         entries: RowEntries,
         admission: Admission[Waiting],
+        secrets: Secrets,
     ) -> None:
         self._app = app
         self._row_bytes_max = settings.row_bytes_max
@@ -48,6 +51,7 @@ class OpenRows:
         self._runner = runner
         self._entries = entries
         self._admission = admission
+        self._secrets = secrets
         self._open: dict[tuple[str, str], OpenRow] = {}
 
     def connect(
@@ -146,11 +150,16 @@ class OpenRows:
                 self._end(row, record, ending)
 
     def _end(self, row: OpenRow, record: RowInput, ending: RowEnding) -> None:
-        completed = self._completed(row, record, ending)
+        completed = self._completed(row, record.dataset, ending, record.values)
         value = codec.encode(completed)
+        if (name := self._secrets.found_in(value)) is not None:
+            ending = without_secret(row.where, ending, name, self._secrets)
+            values = clean_values(record.values, self._secrets)
+            completed = self._completed(row, record.dataset, ending, values)
+            value = codec.encode(completed)
         if len(value) > self._row_bytes_max:
-            ending = self._too_large(row, len(value), ending.calls)
-            completed = self._completed(row, record, ending, values={})
+            ending = too_large(row.where, ending, len(value), self._row_bytes_max)
+            completed = self._completed(row, record.dataset, ending, {})
             value = codec.encode(completed)
         sent = self._app.produce(
             ROWS_COMPLETED,
@@ -169,9 +178,9 @@ class OpenRows:
     def _completed(
         self,
         row: OpenRow,
-        record: RowInput,
+        dataset: str,
         ending: RowEnding,
-        values: dict[str, object] | None = None,
+        values: dict[str, Any],
     ) -> RowCompleted:
         return RowCompleted.model_construct(
             kind="row",
@@ -179,23 +188,14 @@ class OpenRows:
             run_number=row.run.number,
             life=row.life,
             epoch=self._app.epoch(row.partition),
-            dataset=record.dataset,
+            dataset=dataset,
             row=row.row,
             index=row.index,
             status=ending.status,
             error=ending.error,
             failed_column=ending.failed_column,
-            values=record.values if values is None else values,
-            cells=ending.cells if values is None else {},
-        )
-
-    def _too_large(self, row: OpenRow, size_bytes: int, calls: CallTally) -> RowEnding:
-        where = f'dataset("{row.run.dataset}").row("{row.row}")'
-        return RowEnding(
-            "failed",
-            error=f"{where}: {size_bytes} bytes with its outputs; the limit is "
-            f"{self._row_bytes_max} (ROWMILL_ROW_BYTES_MAX)",
-            calls=calls,
+            values=values,
+            cells=ending.cells,
         )
 
     def _published(self, row: OpenRow, ending: RowEnding, done: asyncio.Future[object]) -> None:

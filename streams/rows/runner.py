@@ -19,7 +19,7 @@ from rowmill.plays.tools import OutputMismatch
 from rowmill.settings import Settings
 from rowmill.streams.core.accounting import CallTally
 from rowmill.streams.core.columns import Row
-from rowmill.streams.ports import Clock
+from rowmill.streams.ports import Clock, Secrets
 from rowmill.streams.rows.asks import Asks
 from rowmill.streams.rows.context import RowCalls, RowCtx
 from rowmill.streams.rows.open_row import OpenRow
@@ -64,7 +64,10 @@ class _Progress:
 class RowRunner:
     """Runs the columns of rows whose play this worker serves."""
 
-    def __init__(self, asks: Asks, shelf: PlayShelf, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, asks: Asks, shelf: PlayShelf, settings: Settings, clock: Clock, secrets: Secrets
+    ) -> None:
+        self._secrets = secrets
         self._asks = asks
         self._shelf = shelf
         self._settings = settings
@@ -73,7 +76,7 @@ class RowRunner:
     async def run(self, row: OpenRow, record: RowInput) -> RowEnding:
         """Work a row's columns out. Raises: asyncio.CancelledError where its partition was lost."""
         play = self._shelf.play(row.run)
-        calls = RowCalls(self._asks, self._settings, play, row)
+        calls = RowCalls(self._asks, self._settings, row, self._secrets)
         progress = _Progress.of(record.values)
         try:
             if (ended := self._unqualified(play.dataset.qualifies, record)) is not None:

@@ -12,6 +12,7 @@ from faust.types import TP
 from rowmill.settings import Settings
 from rowmill.streams.adapters.clock import SystemClock
 from rowmill.streams.adapters.log_reader import LogReader, LogRecord, cluster_id
+from rowmill.streams.adapters.secrets import EnvironmentSecrets
 from rowmill.streams.adapters.sheet.url import normal_url
 from rowmill.streams.adapters.sheet.writing import SqliteSheet
 from rowmill.streams.engine.app import RoleApp, role_app, run
@@ -47,6 +48,7 @@ class Sink:
             pause=lambda partition: app.pause(ROWS_COMPLETED, partition),
             resume=lambda partition: app.resume(ROWS_COMPLETED, partition),
             set_aside=self._set_aside,
+            secrets=app.secrets,
         )
         agents.attach(app, self._intake)
         app.before_start.append(self._start)
@@ -164,6 +166,6 @@ def main(
     The sink needs no play code: columns come with the `runs` record.
     """
     del play_folders
-    app = role_app("sink", settings, store=store)
+    app = role_app("sink", settings, store=store, secrets=EnvironmentSecrets())
     Sink(settings, app)
     return run(app, on_ready=on_ready)

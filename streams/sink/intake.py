@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from rowmill.streams.engine.delivery import Delivery
+from rowmill.streams.ports import Secrets
 from rowmill.streams.sink.decoding import decode_write
 from rowmill.streams.sink.flush import SheetFlush
 from rowmill.streams.sink.sheets import Sheets
@@ -34,7 +35,9 @@ class _Place:
 class Intake:
     """Judges records and stops their fetching where a sheet, or a run's record, is behind.
 
-    `pause`, `resume`: the fetching of a partition. `set_aside`: send to the dead letter.
+    `pause`, `resume`: the fetching of a partition. `set_aside`: send to the dead letter. A record
+    that carries a secret goes there too, without its value: the rows role lets none out, so this one
+    came from elsewhere (R10).
     """
 
     def __init__(
@@ -43,10 +46,12 @@ class Intake:
         pause: Callable[[int], None],
         resume: Callable[[int], None],
         set_aside: Callable[[Delivery, str], None],
+        secrets: Secrets,
     ) -> None:
         self._pause = pause
         self._resume = resume
         self._set_aside = set_aside
+        self._secrets = secrets
         self._sheets: Sheets | None = None
         self._places: dict[int, _Place] = {}
         self._pressed: set[int] = set()
@@ -113,6 +118,7 @@ class Intake:
         """Give a record to its sheet, or set it aside. Returns: False where its run is unknown."""
         assert self._sheets is not None
         try:
+            self._refuse_secret(delivery)
             write = decode_write(delivery.value)
         except UndecodableRecord as error:
             self._set_aside(delivery, str(error))
@@ -124,6 +130,11 @@ class Intake:
             flush.offer(delivery, write, record)
         place.position = delivery.offset + 1
         return True
+
+    def _refuse_secret(self, delivery: Delivery) -> None:
+        name = self._secrets.found_in(delivery.value or b"")
+        if name is not None:
+            raise UndecodableRecord(f"it carries the secret {name}")
 
     def _hold(self, place: _Place, delivery: Delivery) -> None:
         place.held.append(delivery)

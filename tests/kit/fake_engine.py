@@ -11,10 +11,14 @@ from typing import Any
 
 import msgspec
 
+from rowmill.streams.adapters.secrets import EnvironmentSecrets
 from rowmill.streams.engine.tables import NotOwned
 from rowmill.topics import codec
 from rowmill.topics.catalogue import TopicDefinition
 from rowmill.topics.contracts import Contract
+
+CANARY = "canary/s3cret+v4lue"
+"""The secret that roles on the fake engine know as CANARY."""
 
 
 @dataclass(eq=False)
@@ -51,6 +55,9 @@ class FakeApp:
     hold: bool = False
     epoch_number: int = 1
     instance: str = "me"
+    secrets: EnvironmentSecrets = field(
+        default_factory=lambda: EnvironmentSecrets({"ROWMILL_SECRET_CANARY": CANARY})
+    )
     _waiting: list[asyncio.Future[Any]] = field(default_factory=list)
     conf: Any = field(default_factory=lambda: SimpleNamespace(id="rowmill-test"))
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rowmill.settings import Settings
+from rowmill.streams.adapters.secrets import EnvironmentSecrets
 from rowmill.streams.engine.app import Delivery, RoleApp, role_app, run
 from rowmill.streams.engine.stores import PartitionStore
 from rowmill.topics.catalogue import (
@@ -186,7 +187,11 @@ def main(role: Any, store: str) -> int:
     if victim := os.environ.get("PUPPET_DIE_BEFORE_STORE"):
         die_before_store(victim)
     app = role_app(
-        role, Settings(), store=Path(store), standbys=int(os.environ.get("PUPPET_STANDBYS", "0"))
+        role,
+        Settings(),
+        store=Path(store),
+        secrets=EnvironmentSecrets(),
+        standbys=int(os.environ.get("PUPPET_STANDBYS", "0")),
     )
     puppet = Puppet(app, os.environ.get("PUPPET_MODE", "hold"))
 

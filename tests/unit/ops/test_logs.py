@@ -32,7 +32,8 @@ def test_no_secret_reaches_a_log(
     monkeypatch.setenv("ROWMILL_SECRET_OTHER_FILE", str(tmp_path / "key"))
     logs.configure(Settings(home=tmp_path, kafka_sasl_password=SecretStr("of-kafka")))
     encoded = base64.b64encode(SECRET.encode()).decode()
-    structlog.get_logger("x").warning("asked", auth=f"Bearer {SECRET}", basic=encoded)
+    basic = base64.b64encode(f"user:{SECRET}".encode()).decode()
+    structlog.get_logger("x").warning("asked", auth=f"Bearer {SECRET}", alone=encoded, basic=basic)
     logging.getLogger("library").warning("GET /?key=s3cr3t%2Fvalue%2B1 of-kafka from-a-file")
     try:
         raise ValueError(SECRET)
@@ -40,7 +41,7 @@ def test_no_secret_reaches_a_log(
         structlog.get_logger("x").exception("failed")
     printed = capsys.readouterr().err
     assert printed.count("[secret]") >= 6
-    for value in (SECRET, encoded, "s3cr3t%2Fvalue%2B1", "of-kafka", "from-a-file"):
+    for value in (SECRET, encoded, basic, basic[8:-4], "s3cr3t%2Fvalue%2B1", "of-kafka", "from-a-file"):
         assert value not in printed
 
 

@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.producer.message_accumulator import MessageAccumulator
 
 from rowmill.settings import Settings
+from rowmill.streams.adapters.secrets import EnvironmentSecrets
 from rowmill.streams.engine.app import role_app
 from rowmill.streams.engine.producer import DeliveryFailed, RecordTooLarge, StrictProducer
 
@@ -31,7 +32,8 @@ class Broker:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[tuple[StrictProducer, Broker, list[Any]]]:
-    app = role_app("rows", Settings(kafka="127.0.0.1:1", home=tmp_path), store=tmp_path / "w0")
+    settings = Settings(kafka="127.0.0.1:1", home=tmp_path)
+    app = role_app("rows", settings, store=tmp_path / "w0", secrets=EnvironmentSecrets({}))
     producer, broker, crashes = app.strict_producer, Broker(), []
 
     async def crash(reason: BaseException) -> None:

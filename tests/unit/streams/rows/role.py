@@ -76,10 +76,13 @@ class Role:
             self.settings.row_max, self.settings.read_ahead_bytes
         )
         self.entries = RowEntries(self.table, self.app.epoch)
-        runner = RowRunner(self.asks, shelf, self.settings, SystemClock())
-        self.open = OpenRows(self.app, self.settings, shelf, runner, self.entries, self.admission)
+        secrets = self.app.secrets
+        runner = RowRunner(self.asks, shelf, self.settings, SystemClock(), secrets)
+        self.open = OpenRows(
+            self.app, self.settings, shelf, runner, self.entries, self.admission, secrets
+        )
         self.intake = Intake(
-            self.app, self.runs, shelf, self.admission, SystemClock(),
+            self.app, self.runs, shelf, self.admission, SystemClock(), secrets,
             partitions=1, owned=lambda: 1, admit=self.open.admit,
         )  # fmt: skip
         self.open.connect(self.intake.pump, self.intake.failed, self.intake.offer_again)

@@ -242,12 +242,15 @@ async def test_an_oversized_row_fails_alone_with_its_size(tmp_path: Path) -> Non
     role = Role(tmp_path, row_bytes_max=1_000)
     role.feed("MMM", 0)
     await settle()
-    role.answer({"name": "x" * 2_000})
+    role.answer({"name": "MMM"})
     await settle()
-    role.answer({"domain": "d"})
+    role.answer({"domain": "x" * 2_000})
     await settle()
-    assert role.completed[0].status == "failed"
-    assert "the limit is 1000" in role.completed[0].error
+    (row,) = role.completed
+    assert row.status == "failed"
+    assert row.error.startswith(f'dataset("d").row("{row.row}"): ')
+    assert "the limit is 1000" in row.error
+    assert row.cells == {}
     assert role.counts() == {"failed": 1, "calls": {"p": 2}}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rowmill.streams.adapters.secrets import EnvironmentSecrets
 from rowmill.streams.core.row_writes import RowWrite
 from rowmill.streams.sink import intake as intake_module
 from rowmill.streams.sink.intake import Intake
@@ -51,6 +52,7 @@ class Desk:
             pause=self.paused.add,
             resume=self.paused.discard,
             set_aside=lambda delivery, reason: self.aside.append((delivery, reason)),  # type: ignore[arg-type]
+            secrets=EnvironmentSecrets({"ROWMILL_SECRET_CANARY": "canary-value"}),
         )
         sheets: Any = self.sheets
         self.intake.connect(sheets)
@@ -150,3 +152,14 @@ async def test_a_partition_that_comes_while_fetching_is_stopped_is_stopped_too()
     desk.intake.begin({0: 0})
     desk.offer(delivered("a", 0))
     assert desk.paused == {0}
+
+
+@pytest.mark.behaviour("R10")
+@pytest.mark.parametrize("shown", ["canary-value", "Y2FuYXJ5LXZhbHVl"])
+async def test_a_row_that_carries_a_secret_never_reaches_the_sheet(shown: str) -> None:
+    desk, good = Desk(), delivered("a", 1)
+    tainted = delivered("b", 0)
+    tainted.value = (tainted.value or b"").replace(b'"b"', f'"{shown}"'.encode())
+    desk.offer(tainted, good)
+    assert [reason for _, reason in desk.aside] == ["it carries the secret CANARY"]
+    assert desk.offered == [good]

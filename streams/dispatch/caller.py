@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 
 import structlog
@@ -101,19 +102,23 @@ class Caller:
 
     async def _attempt(self, call: OpenCall, lane: Lane) -> _Next:
         """Send once, and make what came of it durable. Raises: NotOwned before the send."""
+        if not self._claims.goes_on(call):
+            return "left"
         lease = self._lease(call.partition)
         heartbeat = Heartbeat(
             lease, lambda: self._renew(call), self._clock, self._clock.monotonic_ms()
         )
         call.receipt = receipts.start(receipts.pick(call.receipt), lease)
         await self._store.put(call.partition, call.receipt)
+        if not self._claims.goes_on(call):
+            return "left"
         if not self._may_act(call, heartbeat):
             # Compared right before the request leaves: writing may have taken long (a frozen
             # process, a broker away), and a successor may own the partition by now.
             call.receipt = receipts.park(call.receipt, lease.id, reached=False, uses_attempt=False)
             return GATE_MS
         outcome = await self._ask(call, heartbeat)
-        if not self._claims.holds(call):
+        if not self._claims.goes_on(call):
             log.info("answer_came_twice", receipt=call.receipt.key)
             return "left"
         if isinstance(outcome, Answered):
@@ -134,6 +139,10 @@ class Caller:
             call.receipt = receipts.park(
                 call.receipt, lease.id, reached=outcome.reached, uses_attempt=step.uses_attempt
             )
+            if self._may_act(call, heartbeat):
+                # Known as parked, not as cut off by a death: whoever takes it over need not wait
+                # for a lease, and counts no death (Q6).
+                self._store.put(call.partition, call.receipt)
             return step.delay_ms
         message = step.message
         if step.kind in (FailureKind.TOO_LARGE, FailureKind.SECRET):
@@ -149,14 +158,19 @@ class Caller:
 
     async def _settle(self, call: OpenCall, receipt: Receipt, heartbeat: Heartbeat) -> _Next:
         """Write a final receipt where we may, else hand it to the present owner (R6)."""
-        lease = call.receipt.lease
+        running = call.receipt
         if self._may_act(call, heartbeat):
             call.receipt = receipt
-            await self._store.put(call.partition, receipt)
-            return "settled"
-        if lease is not None:
-            log.warning("settled_by_owner", receipt=receipt.key, lease=lease.id)
-            await self._mail.settle(call.partition, receipt, lease.id)
+            with suppress(NotOwned):
+                await self._store.put(call.partition, receipt)
+                if self._may_act(call, heartbeat):
+                    return "settled"
+            # Writing took so long that a successor may own the partition: it decides, since what
+            # was written here may be too late (a broker that was away, a frozen process).
+            call.receipt = running
+        if running.lease is not None:
+            log.warning("settled_by_owner", receipt=receipt.key, lease=running.lease.id)
+            await self._mail.settle(call.partition, receipt, running.lease.id)
         return "left"
 
     def _may_act(self, call: OpenCall, heartbeat: Heartbeat) -> bool:
@@ -166,7 +180,9 @@ class Caller:
 
     async def _renew(self, call: OpenCall) -> None:
         """Write the lease again, or tell the present owner that the call goes on."""
-        if self._ownership.owns(call.partition):
+        if not self._claims.goes_on(call):
+            return
+        if self._ownership.owns(call.partition) and self._ownership.gate():
             await self._store.put(call.partition, call.receipt)
         else:
             await self._mail.renew(call.partition, call.receipt)
@@ -189,7 +205,7 @@ class Caller:
 
     def _come_back(self, call: OpenCall, lane: Lane) -> None:
         """A parked call wakes up (Q6), unless its partition went to another owner meanwhile."""
-        if self._claims.holds(call) and call.receipt.state == "queued":
+        if self._claims.goes_on(call) and call.receipt.state == "queued":
             lane.offer(call)
 
     async def _ask(self, call: OpenCall, heartbeat: Heartbeat) -> Outcome:

@@ -48,6 +48,7 @@ class Claims:
         self._clock = clock
         self._new_id = new_id
         self._open: dict[str, OpenCall] = {}
+        self._settling: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -62,6 +63,10 @@ class Claims:
         self, delivery: Delivery, request: ToolRequest, tool: ToolSpec, provider: ProviderSpec
     ) -> None:
         """Answer a request, or let it wait for the purchase that will."""
+        if self._waits_for_settling(
+            request.receipt, delivery, lambda: self.ask(delivery, request, tool, provider)
+        ):
+            return
         waiter = waiter_of(request, delivery)
         ask = self._ask(request, waiter, tool)
         call = self._open.get(request.receipt)
@@ -108,6 +113,10 @@ class Claims:
         """True while that call is open here: it was not left to another owner meanwhile."""
         return self._open.get(call.receipt.key) is call
 
+    def goes_on(self, call: OpenCall) -> bool:
+        """True while that call may still be sent, renewed and settled: no answer is known yet."""
+        return self.holds(call) and call.receipt.key not in self._settling
+
     def renewed(self, delivery: Delivery, renewal: Renewal) -> None:
         """A live former owner works on: its lease is waited for anew (R4)."""
         delivery.ack()
@@ -119,6 +128,8 @@ class Claims:
     def settled_late(self, delivery: Delivery, settlement: Settlement) -> None:
         """Take an answer that came to a former owner, or to us while we could not write (R6)."""
         key = settlement.receipt.key
+        if self._waits_for_settling(key, delivery, lambda: self.settled_late(delivery, settlement)):
+            return
         call = self._open.get(key)
         known = call.receipt if call is not None else self._store.get(delivery.partition, key)
         settled = None
@@ -129,7 +140,10 @@ class Claims:
             delivery.ack()
             return
         log.info("settled_late", receipt=key, state=settled.state)
-        durable = self._store.put(delivery.partition, settled)
+        if call is not None:
+            self._lanes.withdraw(call)
+        # Until it is durable nobody is answered, and no attempt of ours may write over it.
+        durable = self._settling[key] = self._store.put(delivery.partition, settled)
         durable.add_done_callback(lambda done: self._late_is_durable(done, delivery, call, settled))
 
     def forgotten(self, delivery: Delivery, wish: Forget) -> None:
@@ -148,11 +162,19 @@ class Claims:
         call: OpenCall | None,
         settled: Receipt,
     ) -> None:
+        self._settling.pop(settled.key, None)
         _ack_once_done(done, delivery)
         if call is not None and self.holds(call) and not done.cancelled() and not done.exception():
             call.receipt = settled
-            self._lanes.withdraw(call)
             self.settled(call)
+
+    def _waits_for_settling(self, key: str, delivery: Delivery, again: Callable[[], None]) -> bool:
+        """Say whether a record comes while its receipt is being settled; it is taken up after that."""
+        settling = self._settling.get(key)
+        if settling is None:
+            return False
+        settling.add_done_callback(lambda _: again() if delivery.live else None)
+        return True
 
     def _decide(
         self,
@@ -218,8 +240,10 @@ class Claims:
     ) -> OpenCall:
         """A former owner sent this call and did not settle it: take it over when that is safe.
 
-        The same instance at once (its store's lock proves that the former process is dead), a
-        foreign lease after its full duration on our own clock (point 4 of the architecture).
+        The same instance without waiting (its store's lock proves that the former process is dead),
+        a foreign lease after its full duration on our own clock (point 4 of the architecture). Both
+        read first what lies in the partition: a former owner, which may be this very process before
+        a rebalance, may have handed its answer over there (R6).
         """
         call = self._opened(stored, request, partition, tool, provider)
         lease = stored.lease
@@ -230,9 +254,8 @@ class Claims:
         return call
 
     async def _take_over(self, call: OpenCall) -> None:
-        if call.foreign_until_ms:
-            await self._outlast(call)
-        if not self.holds(call) or call.receipt.state != "running":
+        await self._outlast(call)
+        if not self.goes_on(call) or call.receipt.state != "running":
             return
         taken = receipts.take_over(
             call.receipt,
@@ -249,7 +272,7 @@ class Claims:
 
     async def _outlast(self, call: OpenCall) -> None:
         """Wait for a foreign lease to end, renewals included, and read what its owner last sent."""
-        while self.holds(call):
+        while self.goes_on(call):
             left_ms = call.foreign_until_ms - self._clock.monotonic_ms()
             if left_ms > 0:
                 await asyncio.sleep(left_ms / 1000)

@@ -75,6 +75,9 @@ class Heartbeat:
             self._call = None
             if self._timer is not None:
                 self._timer.cancel()
+            if self._beat is not None:
+                # One that has not begun yet would write the lease over what settles the call.
+                self._beat.cancel()
 
     def _later(self, delay_ms: float) -> None:
         loop = asyncio.get_running_loop()

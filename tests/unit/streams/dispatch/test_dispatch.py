@@ -74,9 +74,17 @@ class FakeProvider:
 class Role:
     """The dispatch role on the fake engine."""
 
-    def __init__(self, provider: ProviderSpec = PROVIDER, tool: ToolSpec = TOOL) -> None:
+    def __init__(
+        self,
+        provider: ProviderSpec = PROVIDER,
+        tool: ToolSpec = TOOL,
+        *,
+        lease_ms: int = 20_000,
+        table: FakeTable | None = None,
+    ) -> None:
         self.app = cast(Any, FakeApp())
-        self.table = cast(Any, FakeTable(self.app))
+        self.table = cast(Any, table or FakeTable(self.app))
+        self.table.app = self.app
         self.clock = FakeClock()
         self.provider = FakeProvider(self.table)
         self.ids = iter(f"id{number}" for number in range(10_000))
@@ -87,7 +95,7 @@ class Role:
         self.store = ReceiptStore(self.table, own)
         mail = OwnerMail(self.app)
         caller = Caller(
-            self.store, mail, self.provider, own, self.clock, lease_ms=20_000, bytes_max=1_000,
+            self.store, mail, self.provider, own, self.clock, lease_ms=lease_ms, bytes_max=1_000,
             new_id=self.new_id, chance=lambda: 0.5, crash=self.app.fail,
         )  # fmt: skip
         self.lanes = Lanes(self.clock, caller.send, concurrency_default=32, share=lambda: 1.0,
@@ -287,7 +295,7 @@ async def test_the_same_instance_takes_its_dead_process_call_over_at_once_under_
     role = Role()
     dead = leave_running(role, Lease("old", 1, "me", 20_000))
     role.ask("r1")
-    await settle(10)
+    await role.feed_back()
     assert len(role.provider.sends) == 1
     assert role.stored().purchase == dead.purchase
     assert role.results[0].sends == 2, "the cut-off send is counted"
@@ -309,7 +317,7 @@ async def test_a_cut_off_call_of_a_tool_without_idempotency_is_not_sent_again() 
     role = Role(tool=TOOL.model_copy(update={"idempotent": False}))
     leave_running(role, Lease("old", 1, "me", 20_000))
     role.ask("r1")
-    await settle(10)
+    await role.feed_back()
     assert role.provider.sends == []
     assert role.results[0].error["kind"] == "outcome unknown"
 

@@ -100,7 +100,7 @@ async def test_a_late_answer_never_overwrites_a_completed_receipt() -> None:
     role = Role()
     dead = leave_running(role, Lease("old", 1, "me", 60_000))
     role.ask("r1")
-    await settle(10)
+    await role.feed_back()
     assert role.stored().output == {"n": 1}
     late = complete(dead, "old", {"late": 1}, 2_000)
     told = delivered(Settlement(lease="old", receipt=late))
@@ -118,7 +118,7 @@ async def test_an_answer_that_comes_while_the_call_is_sent_again_is_the_one_that
     role.provider.gate = asyncio.Event()
     dead = leave_running(role, Lease("old", 1, "me", 60_000))
     role.ask("r1")
-    await settle(10)
+    await role.feed_back()
     late = complete(dead, "old", {"late": 1}, 2_000)
     role.requests.offer(delivered(Settlement(lease="old", receipt=late)))  # type: ignore[arg-type]
     await settle()

@@ -37,6 +37,7 @@ class ReadBack:
         self._options = client_options
         self._tables = tables
         self._begin = begin
+        self._newest: dict[TopicPartition, int] = {}
 
     async def run(self) -> None:
         """Follow until cancelled. Raises: StoreFailed, DeliveryFailed, aiokafka's KafkaError."""
@@ -52,20 +53,24 @@ class ReadBack:
                 fetched = await reader.getmany(timeout_ms=1_000)
                 for tp, records in fetched.items():
                     for record in records:
-                        self._look_at(self._tables[tp.topic], tp.partition, record)
+                        self._look_at(tp, record)
         finally:
             await reader.stop()
 
-    def _look_at(self, table: DurableTable, partition: int, record: Any) -> None:
+    def _look_at(self, tp: TopicPartition, record: Any) -> None:
+        """Cover a record that came after one of a higher epoch; records of our own former epochs,
+        which lie there too, did not."""
+        table = self._tables[tp.topic]
         key = (record.key or b"").decode("utf-8", "replace")
         epoch = epoch_of(record.headers)
-        if key == EPOCH_KEY or epoch >= table.owned(partition).epoch:
+        newest = self._newest[tp] = max(epoch, self._newest.get(tp, 0))
+        if key == EPOCH_KEY or epoch >= newest:
             return
-        if table.write_again(partition, key, epoch):
+        if table.write_again(tp.partition, key, epoch):
             log.warning(
                 "late_record_covered",
                 table=table.name,
-                partition=partition,
+                partition=tp.partition,
                 key=key,
                 offset=record.offset,
                 epoch=epoch,

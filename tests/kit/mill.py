@@ -14,9 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from rowmill.settings import Settings
 from tests.kit.broker import free_port
 from tests.kit.provider import RunningProvider
 from tests.kit.until import until_sync
+from tests.kit.workers import WorkerProcess
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sp500"
 
@@ -44,9 +46,22 @@ class RunningRun:
 class Mill:
     """Broker, workers and provider below one home. Use it as a context manager."""
 
-    def __init__(self, home: Path, *, latency_ms: float = 50, **settings: object) -> None:
-        """`settings`: of `rowmill.settings`, given to every process by environment."""
+    def __init__(
+        self,
+        home: Path,
+        *,
+        latency_ms: float = 50,
+        play: Path = EXAMPLE / "play.py",
+        base_url: str | None = None,
+        **settings: object,
+    ) -> None:
+        """`settings`: of `rowmill.settings`, given to every process by environment.
+
+        `play`: what runs are of. `base_url`: whom it asks; unset: the practice provider, which then
+        answers after `latency_ms`.
+        """
         self.home = home
+        self.play = play
         self.env = {
             **{
                 name: value for name, value in os.environ.items() if not name.startswith("ROWMILL_")
@@ -55,8 +70,26 @@ class Mill:
             "ROWMILL_KAFKA_PORT": str(free_port()),
             **{f"ROWMILL_{name.upper()}": str(value) for name, value in settings.items()},
         }
-        self.provider = RunningProvider.start(latency_ms=latency_ms)
+        self._practice = None if base_url else RunningProvider.start(latency_ms=latency_ms)
+        self.base_url = base_url or self.provider.url
         self._runs: list[RunningRun] = []
+        self._workers: list[WorkerProcess] = []
+
+    @property
+    def provider(self) -> RunningProvider:
+        """The practice provider."""
+        assert self._practice is not None, "this mill asks another provider"
+        return self._practice
+
+    @property
+    def settings(self) -> Settings:
+        """What its processes run with."""
+        return Settings(
+            home=self.home,
+            kafka=self.env.get("ROWMILL_KAFKA", ""),
+            kafka_port=int(self.env["ROWMILL_KAFKA_PORT"]),
+            topic_prefix=self.env.get("ROWMILL_TOPIC_PREFIX", ""),
+        )
 
     def rowmill(self, *arguments: str, within_s: float = 120) -> str:
         """Run one command and return its stdout. Raises: AssertionError where it fails."""
@@ -74,15 +107,26 @@ class Mill:
     def up(self, **counts: int) -> None:
         """Start broker and workers; `counts`: processes of each role."""
         flags = [text for role, count in counts.items() for text in (f"--{role}", str(count))]
-        self.rowmill("up", "--plays", str(EXAMPLE), *flags)
+        self.rowmill("up", "--plays", str(self.play.parent), *flags)
 
-    def start_run(self, rows: Path, run_id: str, *flags: str) -> RunningRun:
-        """Start the example play over `rows` (a CSV) and return at once."""
+    def worker(self, role: str, index: int, **env: str) -> WorkerProcess:
+        """Start one worker by hand; it is this test's to freeze, kill, stop and start again.
+
+        `env`: of this process alone, beside the mill's.
+        """
+        worker = WorkerProcess(role, index, self.home, self.env | env, self.play.parent)
+        self._workers.append(worker)
+        return worker
+
+    def start_run(
+        self, rows: Path, run_id: str, *flags: str, play: Path | None = None
+    ) -> RunningRun:
+        """Start a play (the mill's) over `rows` (a CSV) and return at once."""
         out = self.home / f"{run_id}.csv"
         command = [
-            *(sys.executable, "-m", "rowmill", "run", str(EXAMPLE / "play.py")),
+            *(sys.executable, "-m", "rowmill", "run", str(play or self.play)),
             *("--input", str(rows), "--out", str(out), "--run-id", run_id, "--json"),
-            *("--param", f"base_url={self.provider.url}", *flags),
+            *("--param", f"base_url={self.base_url}", *flags),
         ]
         process = subprocess.Popen(
             command, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -131,10 +175,13 @@ class Mill:
             if run.process.poll() is None:
                 run.process.kill()
                 run.process.communicate()
+        for worker in self._workers:
+            worker.end()
         try:
             self.rowmill("down")
         finally:
-            self.provider.stop()
+            if self._practice is not None:
+                self._practice.stop()
             if kind is not None:
                 self._show_logs()
 

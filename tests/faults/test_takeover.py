@@ -1,0 +1,175 @@
+"""Dispatch workers that die, stand still, come and go: no answer is lost, none is bought again.
+
+Long forms, by hand: `ROWMILL_TEST_KILLS=20` for as many deaths, `ROWMILL_TEST_LONG=1` for calls of
+60 s under the default lease:
+
+    ROWMILL_TEST_KILLS=20 ROWMILL_TEST_LONG=1 pytest tests/faults/test_takeover.py --timeout 1800
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rowmill.topics.catalogue import RECEIPTS_CHANGELOG, TOOL_REQUESTS
+from tests.faults.asking import (
+    QUICK,
+    answers,
+    asks_nothing_again,
+    completed,
+    numbered,
+    write_play,
+    write_rows,
+)
+from tests.faults.topic import end_of, epochs_fell, read
+from tests.kit.ledger import Ledger
+from tests.kit.mill import Mill
+from tests.kit.until import until_sync
+from tests.kit.workers import WorkerProcess
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(1_800)]
+
+KILLS = int(os.environ.get("ROWMILL_TEST_KILLS", "3"))
+LONG = os.environ.get("ROWMILL_TEST_LONG") == "1"
+IN_FLIGHT = 100
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    with Ledger() as found:
+        yield found
+
+
+@pytest.fixture
+def mill(ledger: Ledger, tmp_path: Path) -> Iterator[Mill]:
+    """A mill whose dispatch workers the test starts itself."""
+    play = write_play(tmp_path / "plays")
+    with Mill(tmp_path, play=play, base_url=ledger.url, **QUICK) as found:
+        found.env["ROWMILL_SECRET_WORKER"] = "none"
+        found.up(dispatch=0)
+        yield found
+
+
+def dispatch(mill: Mill, index: int) -> WorkerProcess:
+    return mill.worker("dispatch", index, ROWMILL_SECRET_WORKER=f"w{index}")
+
+
+def share(*workers: WorkerProcess) -> None:
+    """Return once the partitions are shared out among exactly these workers."""
+
+    def shared() -> bool:
+        owned = [worker.partitions for worker in workers]
+        return sum(map(len, owned)) == 8 and len(set().union(*owned)) == 8 and all(owned)
+
+    until_sync(shared, within_s=60)
+
+
+def die_with_calls_open(ledger: Ledger, victim: WorkerProcess) -> None:
+    """Kill a worker; return once the provider has seen all its connections go."""
+    victim.kill_9()
+    name = f"w{victim.index}"
+    until_sync(lambda: all(call.worker != name for call in ledger.open), within_s=10)
+
+
+@pytest.mark.behaviour("R4")
+@pytest.mark.behaviour("Q7")
+def test_kill_9_with_100_calls_in_flight_repeats_only_those_and_only_under_their_key(
+    mill: Mill, ledger: Ledger, tmp_path: Path
+) -> None:
+    rows = numbered(IN_FLIGHT * (KILLS + 1))
+    workers = [dispatch(mill, 0), dispatch(mill, 1)]
+    for worker in workers:
+        worker.ready()
+    share(*workers)
+    ledger.hold()
+    run = mill.start_run(
+        write_rows(tmp_path / "in.csv", rows), "killed", "--concurrency", str(2 * IN_FLIGHT)
+    )
+    for kill in range(KILLS):
+        ledger.until_open(IN_FLIGHT)
+        place = kill % 2
+        die_with_calls_open(ledger, workers[place])
+        if place:
+            share(workers[0])  # its session ran out: another instance takes over
+        workers[place] = dispatch(mill, place)
+        answered = sum(call.ended == "answered" for call in ledger.calls)
+        ledger.release()
+        ledger.until_answered(min(answered + IN_FLIGHT, len(rows)))
+        if kill < KILLS - 1:
+            ledger.hold()
+    completed(run, len(rows))
+    cut = [call for call in ledger.calls if call.ended == "cut"]
+    assert len(cut) >= KILLS, "no death met an open call"
+    for calls in ledger.by_key().values():
+        assert len({call.question["q"] for call in calls}) == 1, "a key stands for one question"
+        assert len(calls) == 1 + sum(call.ended == "cut" for call in calls)
+    assert len(ledger.by_key()) == len(rows), "a question has one key, whoever asks it"
+    asks_nothing_again(mill, tmp_path / "in.csv", "again", answers(run), len(ledger.calls))
+
+
+@pytest.mark.behaviour("R6")
+def test_a_worker_frozen_past_its_lease_changes_nothing_that_its_successor_wrote(
+    mill: Mill, ledger: Ledger, tmp_path: Path
+) -> None:
+    rows = numbered(200)
+    frozen, successor = dispatch(mill, 0), dispatch(mill, 1)
+    frozen.ready()
+    successor.ready()
+    share(frozen, successor)
+    ledger.hold()
+    run = mill.start_run(write_rows(tmp_path / "in.csv", rows), "frozen", "--concurrency", "150")
+    until_sync(lambda: len(ledger.open) >= 100 and ledger.of("w0"), within_s=60)
+    frozen.freeze()
+    asked_by_frozen = len(ledger.of("w0"))
+    ledger.release()  # what it asked is answered, into the buffers of a process that stands still
+    completed(run, len(rows))
+    value, calls = answers(run), len(ledger.calls)
+    assert all(len(of_key) == 1 + (of_key[0].worker == "w0") for of_key in ledger.by_key().values())
+    requests, changelog = (
+        end_of(mill.settings, TOOL_REQUESTS),
+        end_of(mill.settings, RECEIPTS_CHANGELOG),
+    )
+    frozen.thaw()
+    until_sync(lambda: len(frozen.assignments()) > 1, within_s=60)
+    share(frozen, successor)
+    assert len(ledger.calls) == calls, "it asked again"
+    assert len(ledger.of("w0")) == asked_by_frozen
+    late = read(mill.settings, TOOL_REQUESTS, requests)
+    assert [record for record in late if record.value["kind"] == "renew"] == []
+    assert epochs_fell(read(mill.settings, RECEIPTS_CHANGELOG, changelog)) == []
+    assert successor.stop() == 0
+    share(frozen)
+    asks_nothing_again(mill, tmp_path / "in.csv", "again", value, calls)
+
+
+@pytest.mark.behaviour("R11")
+def test_rolling_restarts_and_scaling_under_load_repeat_no_call(
+    mill: Mill, ledger: Ledger, tmp_path: Path
+) -> None:
+    """Every fourth call is far longer than a lease."""
+    long_s = 60.0 if LONG else 9.0
+    ledger.latency_of = lambda call: long_s if call.number % 4 == 0 else 1.0
+    rows = numbered(400)
+    first = dispatch(mill, 0)
+    first.ready()
+    run = mill.start_run(write_rows(tmp_path / "in.csv", rows), "rolling", "--concurrency", "16")
+    ledger.until_open(10)
+    workers = [first, dispatch(mill, 1), dispatch(mill, 2)]
+    share(*workers)
+    ledger.until_answered(len(ledger.calls) + 5, within_s=long_s + 60)
+    for index in range(3):
+        assert workers[index].stop(long_s + 60) == 0
+        workers[index] = dispatch(mill, index)
+        share(*workers)
+    for worker in workers[:2]:
+        worker.terminate()
+    assert [worker.wait(long_s + 60) for worker in workers[:2]] == [0, 0]
+    share(workers[2])
+    assert run.process.poll() is None, "the load ended before the last worker was alone"
+    ledger.latency_of = lambda call: 0.02
+    report = completed(run, len(rows), within_s=long_s + 180)
+    assert ledger.repeated() == {}
+    assert report["calls"] == len(rows)

@@ -1,0 +1,97 @@
+"""What lies in a topic, read as it is: for tests that look at what an owner wrote, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from rowmill.settings import Settings
+from rowmill.streams.engine.recovery import epoch_of
+from rowmill.topics.catalogue import TopicDefinition
+from rowmill.topics.connection import client_options
+
+Ends = dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One record. `value`: decoded JSON. `epoch`: of a changelog's record, else 0."""
+
+    partition: int
+    offset: int
+    key: str
+    value: Any
+    epoch: int
+
+
+def end_of(settings: Settings, topic: TopicDefinition) -> Ends:
+    """Return the offset after the last record of each partition."""
+    return asyncio.run(_ends(settings, topic))
+
+
+def read(settings: Settings, topic: TopicDefinition, begin: Mapping[int, int] = {}) -> list[Seen]:
+    """Return all records from `begin` (their beginning unless named) to the ends of now."""
+    return asyncio.run(_read(settings, topic, begin))
+
+
+def epochs_fell(records: list[Seen]) -> list[Seen]:
+    """Return the records that came after one of a higher epoch in their partition."""
+    highest: dict[int, int] = {}
+    fallen = []
+    for record in records:
+        if record.epoch < highest.setdefault(record.partition, record.epoch):
+            fallen.append(record)
+        highest[record.partition] = max(highest[record.partition], record.epoch)
+    return fallen
+
+
+async def _ends(settings: Settings, topic: TopicDefinition) -> Ends:
+    consumer, tps = await _consumer(settings, topic)
+    try:
+        return {tp.partition: end for tp, end in (await consumer.end_offsets(tps)).items()}
+    finally:
+        await consumer.stop()
+
+
+async def _read(settings: Settings, topic: TopicDefinition, begin: Mapping[int, int]) -> list[Seen]:
+    consumer, tps = await _consumer(settings, topic)
+    found: list[Seen] = []
+    try:
+        ends = await consumer.end_offsets(tps)
+        firsts = await consumer.beginning_offsets(tps)
+        for tp in tps:
+            consumer.seek(tp, begin.get(tp.partition, firsts[tp]))
+        async with asyncio.timeout(60):
+            while [tp for tp in tps if await consumer.position(tp) < ends[tp]]:
+                for tp, records in (await consumer.getmany(timeout_ms=200)).items():
+                    found += [_seen(record) for record in records if record.offset < ends[tp]]
+    finally:
+        await consumer.stop()
+    return found
+
+
+async def _consumer(
+    settings: Settings, topic: TopicDefinition
+) -> tuple[AIOKafkaConsumer, list[TopicPartition]]:
+    consumer = AIOKafkaConsumer(
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        **client_options(settings),
+    )
+    await consumer.start()
+    name = f"{settings.topic_prefix}{topic.name}"
+    tps = [TopicPartition(name, one) for one in range(topic.partitions or settings.partitions)]
+    consumer.assign(tps)
+    return consumer, tps
+
+
+def _seen(record: Any) -> Seen:
+    value = None if record.value is None else msgspec.json.decode(record.value)
+    key = (record.key or b"").decode()
+    return Seen(record.partition, record.offset, key, value, epoch_of(record.headers))

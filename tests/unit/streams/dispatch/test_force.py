@@ -47,7 +47,7 @@ async def test_a_forced_ask_lets_a_dead_owners_purchase_end_first() -> None:
     role = Role()
     dead = leave_running(role, Lease("old", 1, "me", 20_000))
     role.ask("r2", force="all", force_token="run:1")
-    await settle(20)
+    await role.feed_back()
     first, second = role.provider.sends
     assert first.idempotency_key != second.idempotency_key
     assert role.stored().purchase != dead.purchase

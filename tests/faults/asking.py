@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit.mill import Mill, RunningRun
+from tests.kit.until import until_sync
+from tests.kit.workers import WorkerProcess
 
 QUICK = {"session_timeout_s": 6, "heartbeat_s": 1, "lease_s": 4}
 """Settings that make an owner's death be seen soon: 6 s is the least that Kafka allows by default."""
@@ -85,3 +87,18 @@ def asks_nothing_again(
     report = completed(again, len(known))
     assert answers(again) == known
     assert report["calls"] == 0, f"{report['calls']} calls of {calls} were bought again"
+
+
+def dispatch(mill: Mill, index: int, **env: str) -> WorkerProcess:
+    """Start a dispatch worker that the ledger knows as `w{index}`."""
+    return mill.worker("dispatch", index, ROWMILL_SECRET_WORKER=f"w{index}", **env)
+
+
+def share(*workers: WorkerProcess) -> None:
+    """Return once the partitions are shared out among exactly these workers."""
+
+    def shared() -> bool:
+        owned = [worker.partitions for worker in workers]
+        return sum(map(len, owned)) == 8 and len(set().union(*owned)) == 8 and all(owned)
+
+    until_sync(shared, within_s=60)

@@ -9,19 +9,18 @@ Long forms, by hand: `ROWMILL_TEST_KILLS=20` for as many deaths, `ROWMILL_TEST_L
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rowmill.topics.catalogue import RECEIPTS_CHANGELOG, TOOL_REQUESTS
 from tests.faults.asking import (
-    QUICK,
     answers,
     asks_nothing_again,
     completed,
+    dispatch,
     numbered,
-    write_play,
+    share,
     write_rows,
 )
 from tests.faults.topic import end_of, epochs_fell, read
@@ -35,36 +34,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(1_800)]
 KILLS = int(os.environ.get("ROWMILL_TEST_KILLS", "3"))
 LONG = os.environ.get("ROWMILL_TEST_LONG") == "1"
 IN_FLIGHT = 100
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger() as found:
-        yield found
-
-
-@pytest.fixture
-def mill(ledger: Ledger, tmp_path: Path) -> Iterator[Mill]:
-    """A mill whose dispatch workers the test starts itself."""
-    play = write_play(tmp_path / "plays")
-    with Mill(tmp_path, play=play, base_url=ledger.url, **QUICK) as found:
-        found.env["ROWMILL_SECRET_WORKER"] = "none"
-        found.up(dispatch=0)
-        yield found
-
-
-def dispatch(mill: Mill, index: int) -> WorkerProcess:
-    return mill.worker("dispatch", index, ROWMILL_SECRET_WORKER=f"w{index}")
-
-
-def share(*workers: WorkerProcess) -> None:
-    """Return once the partitions are shared out among exactly these workers."""
-
-    def shared() -> bool:
-        owned = [worker.partitions for worker in workers]
-        return sum(map(len, owned)) == 8 and len(set().union(*owned)) == 8 and all(owned)
-
-    until_sync(shared, within_s=60)
 
 
 def die_with_calls_open(ledger: Ledger, victim: WorkerProcess) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from rowmill.settings import Settings
 from rowmill.streams.engine.recovery import epoch_of
@@ -95,3 +97,36 @@ def _seen(record: Any) -> Seen:
     value = None if record.value is None else msgspec.json.decode(record.value)
     key = (record.key or b"").decode()
     return Seen(record.partition, record.offset, key, value, epoch_of(record.headers))
+
+
+def compact(settings: Settings, topic: TopicDefinition) -> None:
+    """Let the broker compact a topic as soon as it can: what lies in it now, once more is written."""
+    asyncio.run(_compact(settings, topic))
+
+
+def compacted(settings: Settings, topic: TopicDefinition, ends: Ends) -> bool:
+    """Whether each key below `ends` is left with one record."""
+    below = [
+        (record.partition, record.key)
+        for record in read(settings, topic)
+        if record.offset < ends[record.partition]
+    ]
+    return len(below) == len(set(below))
+
+
+async def _compact(settings: Settings, topic: TopicDefinition) -> None:
+    admin = AIOKafkaAdminClient(**client_options(settings))
+    await admin.start()
+    try:
+        at_once = {
+            "min.compaction.lag.ms": "0",
+            "min.cleanable.dirty.ratio": "0.0",
+            "segment.ms": "100",
+            "delete.retention.ms": "100",
+        }
+        name = f"{settings.topic_prefix}{topic.name}"
+        # This replaces all of a topic's configuration.
+        config = topic.settings() | at_once
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, config)])
+    finally:
+        await admin.close()

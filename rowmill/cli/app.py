@@ -33,6 +33,9 @@ COMMANDS: dict[str, Place] = {
     "run": Place("rowmill.cli.run", "run", "Run a play over an input, from start to sheet."),
     "check": Place("rowmill.cli.check", "check", "Check a play and an input; nothing is called."),
     "runs": Place("rowmill.cli.runs", "app", "List runs, show one."),
+    "receipts": Place(
+        "rowmill.cli.receipts", "app", "List receipts of calls, show one, forget some."
+    ),
     "sheet": Place("rowmill.cli.sheet", "app", "Look at the sheet, export it."),
     "up": Place("rowmill.cli.cluster", "up", "Start broker, topics and workers, and leave them."),
     "down": Place("rowmill.cli.cluster", "down", "Stop what `up` started."),

@@ -147,12 +147,19 @@ class Claims:
         durable.add_done_callback(lambda done: self._late_is_durable(done, delivery, call, settled))
 
     def forgotten(self, delivery: Delivery, wish: Forget) -> None:
-        """Delete a receipt that nobody is asking about; an open call is left alone."""
-        if wish.receipt in self._open:
-            log.warning("open_receipt_not_forgotten", receipt=wish.receipt)
+        """Delete a receipt that nobody is asking about; an open call is left alone.
+
+        So is one that another process sends: without its receipt it would be bought again.
+        """
+        key = wish.receipt
+        if self._waits_for_settling(key, delivery, lambda: self.forgotten(delivery, wish)):
+            return
+        stored = self._store.get(delivery.partition, key)
+        if key in self._open or (stored is not None and stored.state == "running"):
+            log.warning("open_receipt_not_forgotten", receipt=key)
             delivery.ack()
             return
-        gone = self._store.delete(delivery.partition, wish.receipt)
+        gone = self._store.delete(delivery.partition, key)
         gone.add_done_callback(lambda done: _ack_once_done(done, delivery))
 
     def _late_is_durable(

@@ -7,7 +7,6 @@ for again after `ask_again_s`, doubling to two minutes, and dispatch answers fro
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from rowmill.streams.engine.app import RoleApp
 from rowmill.topics import codec
 from rowmill.topics.catalogue import TOOL_REQUESTS
 from rowmill.topics.contracts import LaneRecord, ProviderResult, ToolRequest
+from rowmill.topics.places import partition_of
 
 log = structlog.get_logger(__name__)
 
@@ -118,11 +118,3 @@ class Asks:
         log.info("asked_again", run=request.run, row=request.row, call=request.call)
         asked.request = request.model_copy(update={"asked": request.asked + 1})
         self._send(asked, min(waited_s * 2, ASK_AGAIN_S_MAX))
-
-
-def partition_of(receipt: str, lane: LaneRecord) -> int:
-    """Return the partition of `tool.requests` that owns a receipt.
-
-    It follows from the recorded lane only, never from a setting, so a rerun finds every answer.
-    """
-    return lane.partitions[zlib.crc32(receipt.encode()) % len(lane.partitions)]

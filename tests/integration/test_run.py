@@ -65,6 +65,18 @@ class Place:
         out, err = process.communicate(timeout=240)
         return Ended(process.returncode, out, err)
 
+    def receipts(self, *arguments: str) -> Ended:
+        """Run `rowmill receipts ...`."""
+        done = subprocess.run(
+            [sys.executable, "-m", "rowmill", "receipts", *arguments],
+            env=spawn.environment(self.settings),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
     def companies(self, prefix: str, rows: int) -> str:
         """Write an input of companies that no other test asks about."""
         lines = "".join(f"{prefix}{number},Company {number}\n" for number in range(rows))
@@ -189,6 +201,25 @@ def test_failed_rows_run_again_under_their_run_id_and_force_asks_everything_once
     assert place.provider.repeated_keys() == {}, "each force is a purchase of its own"
     reused = place.run("--input", table)
     assert (reused.report["calls"], place.provider.calls) == (0, 30)
+
+
+@pytest.mark.behaviour("R7")
+def test_receipts_are_listed_shown_and_forgotten(place: Place) -> None:
+    table = place.companies("FORGET", 3)
+    place.run("--input", table, "--run-id", "forgets")
+    listed = json.loads(place.receipts("list", "--state", "completed", "--json").out)
+    assert len(listed) >= 6
+    key = next(look["key"] for look in listed[:6] if look["tool"] == "practice.profile")
+    shown = json.loads(place.receipts("show", key, "--json").out)
+    assert (shown["state"], shown["asker"]["run"], shown["sends"]) == ("completed", "forgets", 1)
+    assert "practice.profile" in place.receipts("show", key).out
+
+    gone = place.receipts("forget", key, "no-such-key")
+    assert gone.code == 1
+    assert gone.out == f"{key}  forgotten\nno-such-key  there is no such receipt\n"
+    assert place.receipts("show", key).code == 2
+    again = place.run("--input", table)
+    assert (again.report["calls"], again.report["calls_reused"]) == (1, 5)
 
 
 @pytest.mark.behaviour("D3")

@@ -23,14 +23,17 @@ run_tests() { # ARGUMENTS of pytest: its exit 5, no test found, is a folder that
   [ "$code" = 5 ] || return "$code"
 }
 
-tests() { # FOLDER
-  [ ! -d "tests/$1" ] || run_tests "tests/$1"
+tests() { # FOLDER ARGUMENTS
+  local folder="tests/$1"
+  shift
+  [ ! -d "$folder" ] || run_tests "$folder" "$@"
 }
 
-unit() { tests unit; }
+unit() { tests unit -n 2; }
 property() { tests property && tests simulation && tests conformance; }
-integration() { say_broker && tests integration; }
-faults() { say_broker && tests faults; }
+# Mostly waiting for processes to start and die, so more of them than cores; each has its own broker.
+integration() { say_broker && tests integration -n 3 --dist worksteal; }
+faults() { say_broker && tests faults -n 2 --dist worksteal; }
 docs() { run_tests --doctest-modules rowmill && tests docs; }
 containers() { bash ops/compose/containers.sh; }
 

@@ -105,6 +105,7 @@ class Lanes:
         """`share`: this worker's part, 0 to 1, of lanes that span all partitions."""
         self._lanes: dict[str, Lane] = {}
         self._policies: dict[str, Policy] = {}
+        self._declared: dict[str, tuple[int, float]] = {}
         self._clock = clock
         self._send = send
         self._concurrency_default = concurrency_default
@@ -118,6 +119,9 @@ class Lanes:
     def of(self, provider: ProviderSpec) -> Lane:
         """Return the provider's lane; limits and slots follow the newest run's declaration."""
         lane = self._lanes.get(provider.id)
+        if lane is not None and self._declared.get(provider.id) == (id(provider), self._share()):
+            return lane  # asked twice a call: working the policy out anew costs more than the queue
+        self._declared[provider.id] = (id(provider), self._share())
         if lane is None:
             lane = Lane(provider.id, Pacer(), self._clock, self._send, self._gate)
             self._lanes[provider.id] = lane

@@ -71,17 +71,23 @@ async def _serve(listener: socket.socket, behaviour: Behaviour) -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=2,
     )
-    print(f"listening on http://{HOST}:{listener.getsockname()[1]}", flush=True)
-    await _Server(config).serve([listener])
+    address = f"http://{HOST}:{listener.getsockname()[1]}"
+    await _Server(config, address).serve([listener])
 
 
 class _Server(uvicorn.Server):
     """Ends cleanly on SIGINT and SIGTERM: uvicorn's own way raises the signal again afterwards, which
     would make a planned stop look like a kill."""
 
+    def __init__(self, config: uvicorn.Config, address: str) -> None:
+        super().__init__(config)
+        self._address = address
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, setattr, self, "should_exit", True)
+        # Only now: whoever reads this line may stop us at once.
+        print(f"listening on {self._address}", flush=True)
         yield

@@ -80,10 +80,15 @@ def completed(run: RunningRun, rows: int, within_s: float = 180) -> dict[str, An
 
 
 def asks_nothing_again(
-    mill: Mill, rows: Path, run_id: str, known: dict[str, Any], calls: int
+    mill: Mill,
+    rows: Path,
+    run_id: str,
+    known: dict[str, Any],
+    calls: int,
+    play: Path | None = None,
 ) -> None:
-    """Run the same rows anew: the answers are `known`, and the ledger's count stays `calls`."""
-    again = mill.start_run(rows, run_id)
+    """Run the same rows anew: the answers are `known`, and none of the `calls` is bought again."""
+    again = mill.start_run(rows, run_id, play=play)
     report = completed(again, len(known))
     assert answers(again) == known
     assert report["calls"] == 0, f"{report['calls']} calls of {calls} were bought again"

@@ -27,11 +27,17 @@ def broker_of_mill(tmp_path: Path) -> Iterator[TunedBroker]:
 
 
 @pytest.fixture
-def mill(ledger: Ledger, broker_of_mill: TunedBroker, tmp_path: Path) -> Iterator[Mill]:
-    """Rows and sink are up; dispatch workers are started by the test."""
+def mill(
+    ledger: Ledger, broker_of_mill: TunedBroker, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Mill]:
+    """Rows and sink are up; dispatch workers are started by the test.
+
+    Parametrised indirectly: with these settings instead of QUICK.
+    """
+    settings = getattr(request, "param", QUICK)
     play = write_play(tmp_path / "plays")
     port = broker_of_mill.settings.kafka_port
-    with Mill(tmp_path, play=play, base_url=ledger.url, kafka_port=port, **QUICK) as found:
+    with Mill(tmp_path, play=play, base_url=ledger.url, kafka_port=port, **settings) as found:
         found.env["ROWMILL_SECRET_WORKER"] = "none"
         found.up(dispatch=0)
         yield found

@@ -41,7 +41,15 @@ def test_no_secret_reaches_a_log(
         structlog.get_logger("x").exception("failed")
     printed = capsys.readouterr().err
     assert printed.count("[secret]") >= 6
-    for value in (SECRET, encoded, basic, basic[8:-4], "s3cr3t%2Fvalue%2B1", "of-kafka", "from-a-file"):
+    for value in (
+        SECRET,
+        encoded,
+        basic,
+        basic[8:-4],
+        "s3cr3t%2Fvalue%2B1",
+        "of-kafka",
+        "from-a-file",
+    ):
         assert value not in printed
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 import sqlite3
@@ -104,27 +103,6 @@ def test_a_users_own_table_is_never_written(tmp_path: Path) -> None:
     with SheetReader(url) as reader:
         assert reader.table_name("leads") == "leads_2"
     sheet.close()
-
-
-def _open_and_say(url: str, said: multiprocessing.Queue[str]) -> None:
-    try:
-        SqliteSheet(url)
-        said.put("opened")
-    except SheetUnusable as error:
-        said.put(str(error))
-
-
-def test_a_second_sink_refuses_and_names_the_first(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/s.sqlite"
-    sheet = SqliteSheet(url)
-    context = multiprocessing.get_context("spawn")
-    said: multiprocessing.Queue[str] = context.Queue()
-    for expected in (f"already written by another sink, process {os.getpid()}.", "opened"):
-        second = context.Process(target=_open_and_say, args=(url, said))
-        second.start()
-        assert expected in said.get(timeout=60)
-        second.join()
-        sheet.close()
 
 
 def test_a_locked_sheet_is_unwritable_and_then_writable_again(

@@ -26,6 +26,10 @@ BEATS_PER_LEASE = 2
 RETRIES_PER_LEASE = 10
 """A missed beat is tried again after a tenth of the lease."""
 
+TRY_PART = 0.2
+"""Part of the lease after which a beat without an answer counts as missed: the next one must have
+time enough to be confirmed before the lease ends (O23)."""
+
 ALLOWANCE = 0.05
 """Part of the lease that is given away for clocks that do not run alike: 5 % is far more than two
 crystals differ (some 0.01 %), and covers the way of the confirmation."""
@@ -97,15 +101,25 @@ class Heartbeat:
 
     async def _try(self) -> None:
         sent_ms = self._clock.monotonic_ms()
-        wait_s = self._lease.duration_ms / BEATS_PER_LEASE / 1000
+        renewal = asyncio.ensure_future(self._renew())
+        wait_s = self._lease.duration_ms * TRY_PART / 1000
         try:
-            await asyncio.wait_for(self._renew(), wait_s)
+            await asyncio.wait_for(asyncio.shield(renewal), wait_s)
+        except asyncio.CancelledError:
+            renewal.cancel()
+            raise
         except Exception as error:  # noqa: BLE001 - any fault means: not renewed, tried again
             log.warning("heartbeat_missed", lease=self._lease.id, reason=repr(error))
+            renewal.add_done_callback(lambda done: self._came_late(done, sent_ms))
         else:
-            self._confirmed_ms = sent_ms
+            self._confirmed_ms = max(self._confirmed_ms, sent_ms)
             if self._timer is not None and self._call is not None:
                 self._timer.cancel()
                 self._later(self._lease.duration_ms / BEATS_PER_LEASE)
         finally:
             self._beat = None
+
+    def _came_late(self, done: asyncio.Future[None], sent_ms: int) -> None:
+        """A beat that counted as missed was confirmed after all: it renews from its sending."""
+        if not done.cancelled() and done.exception() is None:
+            self._confirmed_ms = max(self._confirmed_ms, sent_ms)

@@ -81,16 +81,17 @@ class Role:
         *,
         lease_ms: int = 20_000,
         table: FakeTable | None = None,
+        instance: str = "me",
     ) -> None:
         self.app = cast(Any, FakeApp())
         self.table = cast(Any, table or FakeTable(self.app))
         self.table.app = self.app
         self.clock = FakeClock()
         self.provider = FakeProvider(self.table)
-        self.ids = iter(f"id{number}" for number in range(10_000))
+        self.ids = iter(f"{instance}{number}" for number in range(10_000))
         self.gate_open = True
         own = Ownership(
-            "me", self.app.epoch, self.app.owns, lambda: self.gate_open, lambda p: 1_000_000
+            instance, self.app.epoch, self.app.owns, lambda: self.gate_open, lambda p: 1_000_000
         )
         self.store = ReceiptStore(self.table, own)
         mail = OwnerMail(self.app)
@@ -104,6 +105,7 @@ class Role:
         answers = Answers(self.app)
         self.claims = Claims(self.store, self.lanes, answers, mail, own, self.clock, self.new_id)
         caller.connect(self.claims, self.lanes)
+        self.caller = caller
         self.runs = RunsView()
         self.requests = Requests(self.app, self.runs, self.claims, answers, mail)
         self.record = run_record([provider], [tool])

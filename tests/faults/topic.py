@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
@@ -130,3 +130,42 @@ async def _compact(settings: Settings, topic: TopicDefinition) -> None:
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, config)])
     finally:
         await admin.close()
+
+
+def produce(
+    settings: Settings, topic: TopicDefinition, values: Sequence[bytes | None]
+) -> list[tuple[int, int]]:
+    """Write records as they are to partition 0; return partition and offset of each."""
+
+    async def write() -> list[tuple[int, int]]:
+        producer = AIOKafkaProducer(**client_options(settings))
+        await producer.start()
+        try:
+            name = f"{settings.topic_prefix}{topic.name}"
+            sent = [
+                await producer.send_and_wait(name, value, key=b"bad", partition=0)
+                for value in values
+            ]
+        finally:
+            await producer.stop()
+        return [(one.partition, one.offset) for one in sent]
+
+    return asyncio.run(write())
+
+
+def committed(settings: Settings, role: str, topic: TopicDefinition) -> Ends:
+    """Return what a role's group has committed of a topic, without partitions it has not."""
+
+    async def look() -> Ends:
+        admin = AIOKafkaAdminClient(**client_options(settings))
+        await admin.start()
+        try:
+            found = await admin.list_consumer_group_offsets(
+                f"{settings.topic_prefix}rowmill-{role}"
+            )
+        finally:
+            await admin.close()
+        name = f"{settings.topic_prefix}{topic.name}"
+        return {tp.partition: one.offset for tp, one in found.items() if tp.topic == name}
+
+    return asyncio.run(look())

@@ -35,8 +35,19 @@ class Call:
     ended_s: float = 0.0
 
 
-Answer = Callable[[Call], tuple[int, Any]]
-"""What a call is answered: status and JSON value."""
+Answer = Callable[[Call], tuple[int, Any] | bytes | None]
+"""What a call is answered: status and JSON value; the bytes of a whole response, after which the
+connection is closed; None: it is reset before any byte. A call that is reset counts as answered: the
+provider booked it."""
+
+
+def response(
+    status: int, content: bytes, type_: str = "application/json", length: int | None = None
+) -> bytes:
+    """Return a whole HTTP response. `length`: what it claims, the truth unless given."""
+    claimed = len(content) if length is None else length
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: {type_}\r\nContent-Length: {claimed}\r\n\r\n"
+    return head.encode() + content
 
 
 def arrival(call: Call) -> tuple[int, Any]:
@@ -158,17 +169,27 @@ class Ledger:
         )
         self.calls.append(call)
         stayed = await self._wait(reader, call)
-        if stayed:
-            status, value = self.answer(call)
-            content = json.dumps(value).encode()
-            writer.write(
-                f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(content)}\r\n\r\n".encode()
-                + content
-            )
+        goes_on = stayed and await self._answer(call, writer)
         call.ended_s = time.monotonic()
         call.ended = "answered" if stayed else "cut"
-        return stayed
+        return goes_on
+
+    async def _answer(self, call: Call, writer: asyncio.StreamWriter) -> bool:
+        """Answer a call. Returns: whether its connection goes on."""
+        answer = self.answer(call)
+        if answer is None:
+            transport = writer.transport
+            assert isinstance(transport, asyncio.WriteTransport)
+            transport.abort()
+            return False
+        if isinstance(answer, bytes):
+            writer.write(answer)
+            await writer.drain()
+            return False
+        status, value = answer
+        content = json.dumps(value).encode()
+        writer.write(response(status, content))
+        return True
 
     async def _wait(self, reader: asyncio.StreamReader, call: Call) -> bool:
         """Wait as long as the answer takes. Returns: False where the caller went away meanwhile."""

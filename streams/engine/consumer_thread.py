@@ -12,6 +12,7 @@ import aiokafka
 import structlog
 import uvloop
 from aiokafka import TopicPartition
+from aiokafka.consumer.group_coordinator import HeartbeatRequest
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import ConsumerStoppedError, IllegalStateError
@@ -204,16 +205,18 @@ class RoleConsumerThread(AIOKafkaConsumerThread):
         if getattr(coordinator, "_watched", False):
             return
         coordinator._watched = True
-        beat = coordinator._do_heartbeat
+        send = coordinator._send_req
 
-        async def watched() -> bool:
+        async def watched(request: Any) -> Any:
             sent_s = time.monotonic()
-            taken: bool = await beat()
-            if taken and not coordinator._rejoin_needed_fut.done():
+            response = await send(request)
+            # By the answer itself: after a broker's restart aiokafka may want to join again for a
+            # while although each heartbeat is taken, and the gate would stay closed.
+            if isinstance(request, HeartbeatRequest) and response.error_code == 0:
                 self.heartbeat_ok_s = sent_s
-            return taken
+            return response
 
-        coordinator._do_heartbeat = watched
+        coordinator._send_req = watched
 
 
 def _plain(tp: TP) -> TopicPartition:

@@ -45,6 +45,11 @@ class _Head:
     since_s: float
 
 
+GROUP_ASK_EVERY_S = 5.0
+GROUP_SILENT_ASKS = 4
+"""Answers of the broker in a row, over some 20 s, during which a heartbeat would have come."""
+
+
 class Watchdog:
     """Watches one app from `start` to `stop`."""
 
@@ -57,6 +62,10 @@ class Watchdog:
         self._loop_thread = threading.main_thread()
         self._asked_s = 0.0
         self._question: asyncio.Task[None] | None = None
+
+    _silent_beats = 0
+    _beats_asked_s = 0.0
+    _group_question: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to watch; called in the app's loop."""
@@ -109,7 +118,30 @@ class Watchdog:
             if silent_s > self._lag_max_s:
                 return f"the fetcher has not answered for {silent_s:.0f} s"
             self._ask_broker(consumer.silent_s(now_s), now_s)
+        self._ask_about_group(now_s)
         return self._stuck_head(now_s)
+
+    def _ask_about_group(self, now_s: float) -> None:
+        """Notice a member that beats no more although the broker answers: its gate stays closed.
+
+        Seen after a broker's restart: aiokafka's coordinator never came back from looking for its
+        node (175, 523). A restart has its partitions back within seconds.
+        """
+        app = self._app
+        if app.heartbeat_age_s <= app.settings.session_timeout_s:
+            self._silent_beats = 0
+        elif now_s - self._beats_asked_s >= GROUP_ASK_EVERY_S:
+            self._beats_asked_s = now_s
+            self._group_question = app.loop.create_task(self._judge_group())
+
+    async def _judge_group(self) -> None:
+        if not await self._app.strict_producer.reaches_broker():
+            self._silent_beats = 0
+            return
+        self._silent_beats += 1
+        if self._silent_beats >= GROUP_SILENT_ASKS:
+            age_s = self._app.heartbeat_age_s
+            self._end(f"the group took no heartbeat for {age_s:.0f} s although the broker answers")
 
     def _ask_broker(self, silent_s: float, now_s: float) -> None:
         """Tell a broker that is away, which the worker waits for, from a fetch that has stalled."""

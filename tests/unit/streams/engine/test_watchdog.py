@@ -8,7 +8,13 @@ import pytest
 
 from rowmill.streams.core.offsets import PartitionOffsets
 from rowmill.streams.engine.delivery import Delivery
-from rowmill.streams.engine.watchdog import FETCH_SILENT_MAX_S, HEAD_STUCK_MAX_S, Watchdog
+from rowmill.streams.engine.watchdog import (
+    FETCH_SILENT_MAX_S,
+    GROUP_ASK_EVERY_S,
+    GROUP_SILENT_ASKS,
+    HEAD_STUCK_MAX_S,
+    Watchdog,
+)
 
 HEAD = Delivery("rows.input", 0, 7, b"k", b"v", [], 0, 1, PartitionOffsets(7))
 
@@ -24,7 +30,8 @@ def app() -> Any:
     consumer.silent_s = lambda now_s: consumer.silent
     consumer.heads = lambda: consumer.open
     return SimpleNamespace(
-        settings=SimpleNamespace(loop_lag_max_s=30.0),
+        settings=SimpleNamespace(loop_lag_max_s=30.0, session_timeout_s=10.0),
+        heartbeat_age_s=1.0,
         _consumer=consumer,
         role_consumer=consumer,
         should_stop=False,
@@ -93,6 +100,29 @@ async def test_no_fetch_is_a_standstill_only_while_the_broker_answers(
     await watchdog._question
     assert len(ended) == ends
     assert all("no fetch has returned for 121 s" in reason for reason in ended)
+
+
+@pytest.mark.parametrize(("answers", "ends"), [(True, 1), (False, 0)])
+async def test_a_member_that_beats_no_more_is_ended_only_while_the_broker_answers(
+    app: Any, monkeypatch: pytest.MonkeyPatch, answers: bool, ends: int
+) -> None:
+    async def reaches_broker() -> bool:
+        return answers
+
+    ended: list[str] = []
+    app.strict_producer.reaches_broker = reaches_broker
+    app.loop = asyncio.get_running_loop()
+    app.heartbeat_age_s = 40.0
+    watchdog = Watchdog(app)
+    monkeypatch.setattr(watchdog, "_end", ended.append)
+    for asked in range(1, GROUP_SILENT_ASKS + 1):
+        watchdog._ask_about_group(asked * GROUP_ASK_EVERY_S)
+        assert watchdog._group_question is not None
+        await watchdog._group_question
+        assert len(ended) == (ends if asked == GROUP_SILENT_ASKS else 0)
+    app.heartbeat_age_s = 1.0
+    watchdog._ask_about_group(1_000.0)
+    assert watchdog._silent_beats == 0
 
 
 def test_nothing_is_judged_before_the_partitions_are_ready(app: Any) -> None:

@@ -119,7 +119,7 @@ def test_rolling_restarts_and_scaling_under_load_repeat_no_call(
     mill: Mill, ledger: Ledger, tmp_path: Path
 ) -> None:
     """Every fourth call is far longer than a lease."""
-    long_s = 60.0 if LONG else 9.0
+    long_s = 60.0 if LONG else 6.0
     ledger.latency_of = lambda call: long_s if call.number % 4 == 0 else 1.0
     rows = numbered(400)
     first = dispatch(mill, 0)

@@ -22,7 +22,13 @@ DOCUMENTS = sorted(
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 _VARIABLE = re.compile(r"\bROWMILL_[A-Z_]+")
-_NOT_SETTINGS = ("ROWMILL_HOME", "ROWMILL_SECRET_", "ROWMILL_TEST_CONTAINERS", "ROWMILL_AGAIN")
+_NOT_SETTINGS = (
+    "ROWMILL_BENCH_",
+    "ROWMILL_HOME",
+    "ROWMILL_SECRET_",
+    "ROWMILL_TEST_CONTAINERS",
+    "ROWMILL_AGAIN",
+)
 
 
 def blocks(language: str) -> Iterator[tuple[Path, str]]:

@@ -34,7 +34,7 @@ def write_play(
     name: str = "play",
     *,
     provider: str = "ledger",
-    provider_options: str = 'concurrency=200, auth=header("X-Worker", "WORKER")',
+    provider_options: str = 'concurrency=400, auth=header("X-Worker", "WORKER")',
     tool_options: str = "",
 ) -> Path:
     """Write the play with these options (Python text) into `folder`; return its path."""

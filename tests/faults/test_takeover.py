@@ -34,13 +34,16 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(1_800)]
 KILLS = int(os.environ.get("ROWMILL_TEST_KILLS", "3"))
 LONG = os.environ.get("ROWMILL_TEST_LONG") == "1"
 IN_FLIGHT = 100
+OPEN_ROWS = 200
+"""Two workers, so that each has 100 calls in flight when it dies."""
 
 
-def die_with_calls_open(ledger: Ledger, victim: WorkerProcess) -> None:
-    """Kill a worker; return once the provider has seen all its connections go."""
+def die_with_calls_open(ledger: Ledger, victim: WorkerProcess) -> set[str]:
+    """Kill a worker; return the keys of its open calls, once the provider has seen them end."""
     victim.kill_9()
     name = f"w{victim.index}"
     until_sync(lambda: all(call.worker != name for call in ledger.open), within_s=10)
+    return {key for key, calls in ledger.by_key().items() if calls[-1].ended == "cut"}
 
 
 @pytest.mark.behaviour("R4")
@@ -48,30 +51,28 @@ def die_with_calls_open(ledger: Ledger, victim: WorkerProcess) -> None:
 def test_kill_9_with_100_calls_in_flight_repeats_only_those_and_only_under_their_key(
     mill: Mill, ledger: Ledger, tmp_path: Path
 ) -> None:
-    rows = numbered(IN_FLIGHT * (KILLS + 1))
+    rows = numbered(OPEN_ROWS * (KILLS + 1))
     workers = [dispatch(mill, 0), dispatch(mill, 1)]
     for worker in workers:
         worker.ready()
     share(*workers)
     ledger.hold()
     run = mill.start_run(
-        write_rows(tmp_path / "in.csv", rows), "killed", "--concurrency", str(2 * IN_FLIGHT)
+        write_rows(tmp_path / "in.csv", rows), "killed", "--concurrency", str(OPEN_ROWS)
     )
     for kill in range(KILLS):
-        ledger.until_open(IN_FLIGHT)
+        ledger.until_open(OPEN_ROWS)
         place = kill % 2
-        die_with_calls_open(ledger, workers[place])
+        cut = die_with_calls_open(ledger, workers[place])
         if place:
             share(workers[0])  # its session ran out: another instance takes over
         workers[place] = dispatch(mill, place)
-        answered = sum(call.ended == "answered" for call in ledger.calls)
-        ledger.release()
-        ledger.until_answered(min(answered + IN_FLIGHT, len(rows)))
-        if kill < KILLS - 1:
-            ledger.hold()
+        until_sync(lambda: cut <= {call.key for call in ledger.open}, within_s=60)  # noqa: B023
+        ledger.release_open()
+    ledger.release()
     completed(run, len(rows))
-    cut = [call for call in ledger.calls if call.ended == "cut"]
-    assert len(cut) >= KILLS, "no death met an open call"
+    deaths = sum(call.ended == "cut" for call in ledger.calls)
+    assert deaths >= KILLS * IN_FLIGHT // 2, "the deaths met too few open calls"
     for calls in ledger.by_key().values():
         assert len({call.question["q"] for call in calls}) == 1, "a key stands for one question"
         assert len(calls) == 1 + sum(call.ended == "cut" for call in calls)

@@ -73,12 +73,22 @@ class Ledger:
 
     def hold(self) -> None:
         """Hold every answer back from now on."""
-        self._loop.call_soon_threadsafe(self._open.clear)
+        self._loop.call_soon_threadsafe(lambda: self._open.clear())
         until_sync(lambda: not self._open.is_set(), within_s=5, every_s=0.001)
 
     def release(self) -> None:
         """Let all answers go."""
-        self._loop.call_soon_threadsafe(self._open.set)
+        self._loop.call_soon_threadsafe(lambda: self._open.set())  # the one that it is by then
+
+    def release_open(self) -> None:
+        """Answer the calls that are held now, and return once that is done; later ones are held."""
+        held = self.open
+        self._loop.call_soon_threadsafe(self._release_open)
+        until_sync(lambda: all(call.ended != "open" for call in held), within_s=10)
+
+    def _release_open(self) -> None:
+        held, self._open = self._open, asyncio.Event()
+        held.set()
 
     @property
     def open(self) -> list[Call]:

@@ -105,7 +105,7 @@ class Lanes:
         """`share`: this worker's part, 0 to 1, of lanes that span all partitions."""
         self._lanes: dict[str, Lane] = {}
         self._policies: dict[str, Policy] = {}
-        self._declared: dict[str, tuple[int, float]] = {}
+        self._declared: dict[str, tuple[ProviderSpec, float]] = {}
         self._clock = clock
         self._send = send
         self._concurrency_default = concurrency_default
@@ -118,14 +118,15 @@ class Lanes:
 
     def of(self, provider: ProviderSpec) -> Lane:
         """Return the provider's lane; limits and slots follow the newest run's declaration."""
-        lane = self._lanes.get(provider.id)
-        if lane is not None and self._declared.get(provider.id) == (id(provider), self._share()):
+        lane, share = self._lanes.get(provider.id), self._share()
+        known, known_share = self._declared.get(provider.id, (None, share))
+        if lane is not None and known is provider and known_share == share:
             return lane  # asked twice a call: working the policy out anew costs more than the queue
-        self._declared[provider.id] = (id(provider), self._share())
+        self._declared[provider.id] = (provider, share)
         if lane is None:
             lane = Lane(provider.id, Pacer(), self._clock, self._send, self._gate)
             self._lanes[provider.id] = lane
-        policy = self._policy(provider)
+        policy = self._policy(provider, share)
         if self._policies.get(provider.id) != policy:
             self._policies[provider.id] = policy
             lane.pacer.limit(*policy)
@@ -140,9 +141,8 @@ class Lanes:
         """Remove a call that was answered while it was queued."""
         self.of(call.provider).withdraw(call)
 
-    def _policy(self, provider: ProviderSpec) -> Policy:
+    def _policy(self, provider: ProviderSpec, share: float) -> Policy:
         """A lane without windows spans all partitions, so its slots are shared with the others'."""
         windows = tuple((rate.calls, round(rate.per_s * 1000)) for rate in provider.limits)
         concurrency = provider.concurrency or self._concurrency_default
-        share = 1.0 if windows else self._share()
-        return windows, max(1, round(concurrency * share))
+        return windows, max(1, round(concurrency * (1.0 if windows else share)))

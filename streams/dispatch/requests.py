@@ -107,6 +107,10 @@ class Requests:
         if record is None:
             return None
         known = self._tools.get(run)
+        if known is not None and known[0] is not record and _same_tools(known[0], record):
+            # A main writes its record again every 3 s. The specs stay the same objects, by which
+            # lanes and request templates know them.
+            known = self._tools[run] = (record, known[1])
         if known is None or known[0] is not record:
             providers = {provider.id: provider for provider in record.providers}
             tools = {tool.id: (tool, providers[tool.provider]) for tool in record.tools}
@@ -123,3 +127,7 @@ class Requests:
         )
         waiter = waiter_of(request, delivery)
         self._answers.give(receipt, waiter, self._app.epoch(delivery.partition))
+
+
+def _same_tools(known: RunRecord, record: RunRecord) -> bool:
+    return known.tools == record.tools and known.providers == record.providers

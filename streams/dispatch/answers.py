@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from rowmill.streams.core.receipts import Receipt
 from rowmill.streams.dispatch.calls import Waiter
 from rowmill.streams.engine.app import RoleApp
-from rowmill.streams.engine.delivery import Delivery
 from rowmill.topics import codec
 from rowmill.topics.catalogue import PROVIDER_RESULTS
 from rowmill.topics.contracts import CallError, ProviderResult
@@ -34,7 +31,7 @@ class Answers:
                 run=result.run,
             ),
         )
-        sent.add_done_callback(lambda done: _acknowledge(done, waiter.delivery))
+        waiter.delivery.ack_after(sent)
 
 
 def result_of(receipt: Receipt, waiter: Waiter, epoch: int) -> ProviderResult:
@@ -63,8 +60,3 @@ def result_of(receipt: Receipt, waiter: Waiter, epoch: int) -> ProviderResult:
         cost=receipt.cost if bought and receipt.state == "completed" else 0,
         epoch=epoch,
     )
-
-
-def _acknowledge(done: asyncio.Future[object], delivery: Delivery) -> None:
-    if not done.cancelled() and done.exception() is None:
-        delivery.ack()

@@ -144,7 +144,8 @@ class Claims:
             self._lanes.withdraw(call)
         # Until it is durable nobody is answered, and no attempt of ours may write over it.
         durable = self._settling[key] = self._store.put(delivery.partition, settled)
-        durable.add_done_callback(lambda done: self._late_is_durable(done, delivery, call, settled))
+        delivery.ack_after(durable)
+        durable.add_done_callback(lambda done: self._late_is_durable(done, call, settled))
 
     def forgotten(self, delivery: Delivery, wish: Forget) -> None:
         """Delete a receipt that nobody is asking about; an open call is left alone.
@@ -159,18 +160,15 @@ class Claims:
             log.warning("open_receipt_not_forgotten", receipt=key)
             delivery.ack()
             return
-        gone = self._store.delete(delivery.partition, key)
-        gone.add_done_callback(lambda done: _ack_once_done(done, delivery))
+        delivery.ack_after(self._store.delete(delivery.partition, key))
 
     def _late_is_durable(
         self,
         done: asyncio.Future[None],
-        delivery: Delivery,
         call: OpenCall | None,
         settled: Receipt,
     ) -> None:
         self._settling.pop(settled.key, None)
-        _ack_once_done(done, delivery)
         if call is not None and self.holds(call) and not done.cancelled() and not done.exception():
             call.receipt = settled
             self.settled(call)
@@ -301,8 +299,3 @@ class Claims:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _ack_once_done(done: asyncio.Future[None], delivery: Delivery) -> None:
-    if not done.cancelled() and done.exception() is None:
-        delivery.ack()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import time
 
@@ -45,9 +44,4 @@ def set_aside(app: RoleApp, delivery: Delivery, reason: str) -> None:
         value=codec.encode(letter),
         headers=codec.headers(letter, id_=where, source=app.conf.id),
     )
-    sent.add_done_callback(lambda done: _acknowledge(done, delivery))
-
-
-def _acknowledge(done: asyncio.Future[object], delivery: Delivery) -> None:
-    if not done.cancelled() and done.exception() is None:
-        delivery.ack()
+    delivery.ack_after(sent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from faust.types.tuples import ConsumerMessage
@@ -60,6 +61,15 @@ class Delivery:
     def ack(self) -> None:
         """Say that its work is durable: its offset may be committed. Ignored where not live."""
         self._offsets.ack(self.offset)
+
+    def ack_after(self, durable: asyncio.Future[Any]) -> None:
+        """Acknowledge once `durable` resolves; never where it fails, since the worker ends then."""
+        durable.add_done_callback(self.ack_if)
+
+    def ack_if(self, done: asyncio.Future[Any]) -> None:
+        """Acknowledge where a future that is done has succeeded."""
+        if not done.cancelled() and done.exception() is None:
+            self.ack()
 
     def __repr__(self) -> str:
         return f"<Delivery {self.topic}/{self.partition}/{self.offset} of assignment {self.assignment}>"

@@ -6,7 +6,6 @@ bounded by pausing partitions, and holds the record's bytes: no parsed row, no c
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -243,9 +242,4 @@ class Intake:
                 stamped, id_=f"{record.run}/{row}/{index}", source=self._app.conf.id, run=record.run
             ),
         )
-        sent.add_done_callback(lambda done: _acknowledge(done, delivery))
-
-
-def _acknowledge(done: asyncio.Future[object], delivery: Delivery) -> None:
-    if not done.cancelled() and done.exception() is None:
-        delivery.ack()
+        delivery.ack_after(sent)

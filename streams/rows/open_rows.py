@@ -135,7 +135,7 @@ class OpenRows:
         durable = self._entries.put_duplicate(
             partition, run.run, run.life, waiting.row, waiting.index, duplicate_of=index
         )
-        durable.add_done_callback(lambda done: _ack_once_done(done, [delivery]))
+        delivery.ack_after(durable)
 
     async def _run(self, row: OpenRow, record: RowInput) -> None:
         try:
@@ -219,7 +219,8 @@ class OpenRows:
         durable.add_done_callback(lambda done: self._durable(row, ending, done))
 
     def _durable(self, row: OpenRow, ending: RowEnding, done: asyncio.Future[None]) -> None:
-        _ack_once_done(done, row.deliveries)
+        for delivery in row.deliveries:
+            delivery.ack_if(done)
         self._close(row)
         if ending.status == "failed":
             self._failed(row.run)
@@ -232,9 +233,3 @@ class OpenRows:
             row.closed = True
             del self._open[row.run.run, row.row]
             self._admission.ended((row.run.run, row.life))
-
-
-def _ack_once_done(done: asyncio.Future[None], deliveries: list[Delivery]) -> None:
-    if not done.cancelled() and done.exception() is None:
-        for delivery in deliveries:
-            delivery.ack()

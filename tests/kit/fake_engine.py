@@ -37,6 +37,15 @@ class FakeDelivery:
         """Acknowledge, while live."""
         self.acked = self.acked or self.live
 
+    def ack_after(self, durable: asyncio.Future[Any]) -> None:
+        """Acknowledge once a future resolves."""
+        durable.add_done_callback(self.ack_if)
+
+    def ack_if(self, done: asyncio.Future[Any]) -> None:
+        """Acknowledge where a future that is done has succeeded."""
+        if done.exception() is None:
+            self.ack()
+
 
 def delivered(record: Contract, partition: int = 0, offset: int = 0) -> FakeDelivery:
     """Return a record as an agent gets it."""

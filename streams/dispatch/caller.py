@@ -85,8 +85,9 @@ class Caller:
             if step == "settled":
                 self._claims.settled(call)
             elif step == "left":
-                self._claims.left(call)
+                self._claims.forget_unless_owned(call)
             else:
+                self._claims.forget_unless_owned(call)
                 loop = asyncio.get_running_loop()
                 loop.call_later(step / 1000, self._come_back, call, lane)
         except NotOwned:
@@ -104,6 +105,10 @@ class Caller:
         """Send once, and make what came of it durable. Raises: NotOwned before the send."""
         if not self._claims.goes_on(call):
             return "left"
+        stored = self._stored(call)
+        if stored is not None and stored.final:
+            call.receipt = stored  # R3: another owner settled it while the partition was away
+            return "settled"
         lease = self._lease(call.partition)
         heartbeat = Heartbeat(
             lease, lambda: self._renew(call), self._clock, self._clock.monotonic_ms()
@@ -160,6 +165,11 @@ class Caller:
         """Write a final receipt where we may, else hand it to the present owner (R6)."""
         running = call.receipt
         if self._may_act(call, heartbeat):
+            if running.lease is not None and not self._same_epoch(call.partition, running.lease):
+                late = self._beside_stored(call, receipt, running.lease)
+                if late is None:
+                    return "settled" if call.receipt.final else "left"
+                receipt = late
             call.receipt = receipt
             with suppress(NotOwned):
                 await self._store.put(call.partition, receipt)
@@ -172,6 +182,32 @@ class Caller:
             log.warning("settled_by_owner", receipt=receipt.key, lease=running.lease.id)
             await self._mail.settle(call.partition, receipt, running.lease.id)
         return "left"
+
+    def _same_epoch(self, partition: int, lease: Lease) -> bool:
+        return self._ownership.epoch(partition) == lease.epoch
+
+    def _stored(self, call: OpenCall) -> Receipt | None:
+        """Return the stored receipt where it is of this call's purchase. Raises: NotOwned."""
+        stored = self._store.get(call.partition, call.receipt.key)
+        if stored is None or stored.purchase != call.receipt.purchase:
+            return None
+        return stored
+
+    def _beside_stored(self, call: OpenCall, receipt: Receipt, lease: Lease) -> Receipt | None:
+        """Return what to write of an outcome whose partition had another owner meanwhile (R6).
+
+        None where the stored receipt stands: it becomes the call's, and an open one goes on.
+        """
+        stored = self._stored(call)
+        if stored is None:
+            return receipt
+        late = receipts.settle_late(stored, receipt, lease.id)
+        if late is None:
+            call.receipt = stored
+            if not stored.final:
+                call.sending = False
+                self._claims.go_on(call)
+        return late
 
     def _may_act(self, call: OpenCall, heartbeat: Heartbeat) -> bool:
         """Whether this process is surely the owner, under a lease that surely lives."""

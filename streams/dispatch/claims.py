@@ -72,10 +72,11 @@ class Claims:
         call = self._open.get(request.receipt)
         if call is None:
             stored = self._store.get(delivery.partition, request.receipt)
-            if stored is None or stored.state != "running":
+            if stored is None or stored.final:
                 self._decide(stored, ask, request, waiter, tool, provider)
                 return
-            call = self._after_death(stored, request, delivery.partition, tool, provider)
+            call = self._opened(stored, request, delivery.partition, tool, provider)
+            self.go_on(call)
         if receipts.joins(call.receipt, ask):
             call.join(waiter)
         else:
@@ -97,8 +98,8 @@ class Claims:
         if self.holds(call):
             del self._open[call.receipt.key]
 
-    def left(self, call: OpenCall) -> None:
-        """An answer was handed to the present owner. Where that is this process, it comes back."""
+    def forget_unless_owned(self, call: OpenCall) -> None:
+        """Leave a call that is not being sent to whoever owns its partition now."""
         if not self._ownership.owns(call.partition):
             self.forget(call)
 
@@ -235,28 +236,23 @@ class Claims:
         self._open[receipt.key] = call
         return call
 
-    def _after_death(
-        self,
-        stored: Receipt,
-        request: ToolRequest,
-        partition: int,
-        tool: ToolSpec,
-        provider: ProviderSpec,
-    ) -> OpenCall:
-        """A former owner sent this call and did not settle it: take it over when that is safe.
+    def go_on(self, call: OpenCall) -> None:
+        """Go on with an open receipt that somebody else left: parked ones at once.
 
-        The same instance without waiting (its store's lock proves that the former process is dead),
-        a foreign lease after its full duration on our own clock (point 4 of the architecture). Both
-        read first what lies in the partition: a former owner, which may be this very process before
-        a rebalance, may have handed its answer over there (R6).
+        A running one was sent and not settled, and is taken over when that is safe: of the same
+        instance without waiting (its store's lock proves that the former process is dead), of a
+        foreign one after its lease's full duration on our own clock (point 4 of the architecture).
+        Both read first what lies in the partition: a former owner, which may be this very process
+        before a rebalance, may have handed its answer over there (R6).
         """
-        call = self._opened(stored, request, partition, tool, provider)
-        lease = stored.lease
+        if call.receipt.state != "running":
+            self._lanes.of(call.provider).offer(call)
+            return
+        lease = call.receipt.lease
         if lease is not None and lease.instance != self._ownership.instance:
             recovered_ms = self._ownership.recovered_ms(call.partition)
             call.foreign_until_ms = recovered_ms + lease.duration_ms
         self._in_background(self._take_over(call))
-        return call
 
     async def _take_over(self, call: OpenCall) -> None:
         await self._outlast(call)

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from rowmill.streams.core.receipts import Lease
+from rowmill.streams.core.receipts import Lease, complete, park
 from rowmill.streams.dispatch.heartbeat import Heartbeat, LeaseLost
 from rowmill.topics import codec
-from rowmill.topics.contracts import Forget, Renewal, Settlement
+from rowmill.topics.contracts import Forget, ReceiptEntry, Renewal, Settlement
 from tests.kit.fake_engine import delivered, settle
-from tests.unit.streams.dispatch.test_dispatch import FakeClock, Role, leave_running
+from tests.unit.streams.dispatch.test_dispatch import BROKEN, FakeClock, Role, leave_running
 
 
 @pytest.mark.behaviour("G1")
@@ -81,8 +81,6 @@ async def test_a_late_answer_settles_a_call_that_waits_for_a_foreign_lease_witho
     dead = leave_running(role, Lease("old", 1, "somebody else", 60_000))
     asked = role.ask("r1")
     await settle()
-    from rowmill.streams.core.receipts import complete
-
     answer = Settlement(lease="old", receipt=complete(dead, "old", {"late": 1}, 2_000))
     told = delivered(answer)
     role.requests.offer(told)  # type: ignore[arg-type]
@@ -95,8 +93,6 @@ async def test_a_late_answer_settles_a_call_that_waits_for_a_foreign_lease_witho
 
 @pytest.mark.behaviour("R6")
 async def test_a_late_answer_never_overwrites_a_completed_receipt() -> None:
-    from rowmill.streams.core.receipts import complete
-
     role = Role()
     dead = leave_running(role, Lease("old", 1, "me", 60_000))
     role.ask("r1")
@@ -112,8 +108,6 @@ async def test_a_late_answer_never_overwrites_a_completed_receipt() -> None:
 
 @pytest.mark.behaviour("R6")
 async def test_an_answer_that_comes_while_the_call_is_sent_again_is_the_one_that_counts() -> None:
-    from rowmill.streams.core.receipts import complete
-
     role = Role()
     role.provider.gate = asyncio.Event()
     dead = leave_running(role, Lease("old", 1, "me", 60_000))
@@ -158,6 +152,69 @@ async def test_a_forgotten_receipt_is_bought_anew_and_an_open_one_is_not_forgott
     role.provider.gate.set()
     await settle()
     assert role.stored().state == "completed"
+
+
+@pytest.mark.behaviour("R3")
+async def test_a_receipt_found_final_before_the_next_attempt_answers_and_nothing_is_sent() -> None:
+    """A call parked; its partition went to a successor that completed it, and came back."""
+    role = Role()
+    role.provider.gate = asyncio.Event()
+    role.provider.answer = lambda number: BROKEN
+    role.ask("r1")
+    await settle()
+    role.app.owned.discard(0)
+    role.claims.lost({0})
+    role.provider.gate.set()
+    await settle()
+    assert len(role.claims) == 0, "a call that parks in a lost partition is its next owner's"
+    done = complete(leave_running(role, Lease("b", 2, "successor", 20_000)), "b", {"b": 1}, 3_000)
+    role.table.entries[0]["k"] = codec.encode(ReceiptEntry(epoch=2, receipt=done))
+    role.app.owned.add(0)
+    role.app.epoch_number = 3
+    again = role.ask("r1")
+    for _ in range(20):
+        await asyncio.sleep(0.005)
+    assert len(role.provider.sends) == 1
+    assert role.stored().output == {"b": 1}
+    assert role.results[-1].output == {"b": 1}
+    assert again.acked
+
+
+@pytest.mark.behaviour("R6")
+async def test_an_answer_writes_over_no_receipt_that_a_successor_completed_meanwhile() -> None:
+    role = Role()
+    role.provider.gate = asyncio.Event()
+    role.ask("r1")
+    await settle()
+    running = role.stored()
+    assert running.lease is not None
+    done = complete(running, running.lease.id, {"successor": 1}, 3_000)
+    role.app.owned.discard(0)
+    role.claims.lost({0})
+    role.table.entries[0]["k"] = codec.encode(ReceiptEntry(epoch=2, receipt=done))
+    role.app.owned.add(0)
+    role.app.epoch_number = 3
+    again = role.ask("r1")
+    role.provider.gate.set()
+    await settle(10)
+    assert role.stored().output == {"successor": 1}
+    assert role.results[-1].output == {"successor": 1}
+    assert again.acked
+
+
+@pytest.mark.behaviour("R2")
+async def test_a_forced_ask_does_not_join_a_stored_parked_purchase() -> None:
+    role = Role()
+    role.provider.gate = asyncio.Event()
+    dead = leave_running(role, Lease("old", 1, "me", 20_000))
+    parked = park(dead, "old", reached=True, uses_attempt=True)
+    role.table.entries[0]["k"] = codec.encode(ReceiptEntry(epoch=1, receipt=parked))
+    role.ask("r1", force="all", force_token="run:1")
+    role.provider.gate.set()
+    await settle(20)
+    keys = [send.idempotency_key for send in role.provider.sends]
+    assert len(keys) == 2
+    assert keys[0] != keys[1], "the forced purchase is one of its own"
 
 
 def lease(duration_ms: int) -> Lease:

@@ -14,13 +14,23 @@ from rowmill.streams.adapters.sheet.export import InputLine, export_csv
 from rowmill.streams.adapters.sheet.reading import SheetReader
 
 
+class RowsTaken(InfrastructureError):
+    """A later run has written rows of this run again: the sheet shows those, not ours."""
+
+    def __init__(self, out: Path, run: str, taken: int) -> None:
+        super().__init__(
+            f"{out} was not written: a later run wrote {taken:,} rows of run {run} again, and the "
+            "sheet shows the newest. Write what it shows: rowmill sheet export --out FILE."
+        )
+
+
 def write_out(prepared: Prepared, out: Path, run_id: str) -> None:
-    """Write `out`, whole or not at all. Raises: InfrastructureError; InputError where the input
-    has changed.
+    """Write `out`, whole or not at all. Raises: RowsTaken, InfrastructureError; InputError where
+    the input has changed.
     """
     play = prepared.play
     with _whole(out) as stream, SheetReader(prepared.settings.sheet_url) as sheet:
-        export_csv(
+        exported = export_csv(
             sheet,
             play.dataset.name,
             stream,
@@ -30,6 +40,8 @@ def write_out(prepared: Prepared, out: Path, run_id: str) -> None:
             outputs=play.dataset.output_columns,
             replace=play.dataset.replaced_columns,
         )
+        if exported.taken:
+            raise RowsTaken(out, run_id, exported.taken)
 
 
 def _lines(prepared: Prepared) -> Iterator[InputLine]:

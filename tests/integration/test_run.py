@@ -130,6 +130,11 @@ def test_503_companies_are_enriched_once_and_never_paid_for_again(place: Place) 
     assert (renewed.report["calls"], renewed.report["calls_reused"]) == (0, 1_006)
     assert place.provider.calls == 1_006
 
+    late = place.run("--input", str(COMPANIES), "--out", "late.csv", "--run-id", "demo")
+    assert late.code == 3
+    assert "late.csv was not written: a later run wrote 503 rows of run demo again" in late.err
+    assert not (place.folder / "late.csv").exists()
+
 
 @pytest.mark.behaviour("I3")
 def test_every_input_line_is_accounted_for(place: Place) -> None:

@@ -41,12 +41,14 @@ class InputLine:
 @dataclass(frozen=True, slots=True)
 class Exported:
     """`lines` written, without the header; `unfinished`: those whose row the sheet has not, or has
-    without an ending; `formulas`: cells that a spreadsheet would run.
+    without an ending; `formulas`: cells that a spreadsheet would run; `taken`: those of the
+    unfinished whose row another run has written since.
     """
 
     lines: int
     unfinished: int
     formulas: int
+    taken: int = 0
 
 
 def export_csv(
@@ -90,8 +92,10 @@ def export_csv(
     added = [name for name in names.outputs if name not in in_place.values()]
     file = _CsvFile(out, spreadsheet_safe=spreadsheet_safe)
     file.line((*inputs, *(names.exports[name] for name in added)))
-    unfinished = 0
+    unfinished = taken = 0
     for cells, row in _paired(sheet, dataset, run, inputs, lines):
+        if row is not None and run is not None and row.run != run:
+            row, taken = None, taken + 1
         if row is None or row.status == OPEN:
             unfinished += 1
         found: Mapping[str, str | None] = row.outputs if row is not None else {}
@@ -100,7 +104,7 @@ def export_csv(
             for place, cell in enumerate(cells)
         ]
         file.line((*before, *(found.get(name) or "" for name in added)))
-    return Exported(file.lines - 1, unfinished, file.formulas)
+    return Exported(file.lines - 1, unfinished, file.formulas, taken)
 
 
 def export_jsonl(
@@ -164,7 +168,7 @@ def _paired(
     inputs: Sequence[str],
     lines: Iterable[InputLine] | None,
 ) -> Iterator[tuple[Sequence[str], SheetRow | None]]:
-    """Yield each line's input cells and its row, None where the sheet has none of this run."""
+    """Yield each line's input cells and its row, None where the sheet has none."""
     if lines is None:
         for row in sheet.rows(dataset, run):
             yield [row.values.get(name) or "" for name in inputs], row
@@ -172,10 +176,7 @@ def _paired(
     for page in _pages(lines, KEYS_MAX):
         found = sheet.lookup(dataset, [line.row for line in page if line.row is not None])
         for line in page:
-            of_line = found.get(line.row) if line.row is not None else None
-            if of_line is not None and run is not None and of_line.run != run:
-                of_line = None
-            yield line.cells, of_line
+            yield line.cells, found.get(line.row) if line.row is not None else None
 
 
 def _pages(lines: Iterable[T], size: int) -> Iterator[list[T]]:

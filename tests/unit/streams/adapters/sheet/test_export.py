@@ -133,7 +133,7 @@ def test_rows_of_another_run_and_open_rows_are_unfinished(filled: Filled) -> Non
     lines = [InputLine(digest(key), [key]) for key in "abcd"]
     exported = export_csv(filled.reader, "leads", out, run="run-1", headers=["key"], lines=lines)
     assert out.getvalue() == "key,v\na,1\nb,\nc,3\nd,\n"
-    assert (exported.lines, exported.unfinished) == (4, 3)
+    assert (exported.lines, exported.unfinished, exported.taken) == (4, 3, 1)
 
 
 def test_formulas_are_kept_and_counted_or_made_harmless(filled: Filled) -> None:

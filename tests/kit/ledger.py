@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
+from tests.kit.threaded import ThreadedServer
 from tests.kit.until import until_sync
 
 Ending = Literal["open", "answered", "cut"]
@@ -55,20 +54,19 @@ def arrival(call: Call) -> tuple[int, Any]:
     return 200, {"q": call.question.get("q"), "arrival": call.number}
 
 
-class Ledger:
+class Ledger(ThreadedServer):
     """The provider. Use it as a context manager.
 
     `latency_of` (seconds, of one call) and `answer` may be replaced at any time.
     """
 
     def __init__(self, *, latency_s: float = 0.0, answer: Answer = arrival) -> None:
+        super().__init__()
         self.latency_of: Callable[[Call], float] = lambda call: latency_s
         self.answer = answer
         self.calls: list[Call] = []
         self.url = ""
-        self._loop = asyncio.new_event_loop()
         self._open = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._server: asyncio.Server | None = None
 
     def hold(self) -> None:
@@ -82,13 +80,13 @@ class Ledger:
 
     def release_open(self) -> None:
         """Answer the calls that are held now, and return once that is done; later ones are held."""
-        held = self.open
-        self._loop.call_soon_threadsafe(self._release_open)
+        held = asyncio.run_coroutine_threadsafe(self._release_open(), self._loop).result(10)
         until_sync(lambda: all(call.ended != "open" for call in held), within_s=10)
 
-    def _release_open(self) -> None:
-        held, self._open = self._open, asyncio.Event()
-        held.set()
+    async def _release_open(self) -> list[Call]:
+        held, gate, self._open = self.open, self._open, asyncio.Event()
+        gate.set()
+        return held
 
     @property
     def open(self) -> list[Call]:
@@ -125,21 +123,6 @@ class Ledger:
             lambda: sum(call.ended == "answered" for call in self.calls) >= calls,
             within_s=within_s,
         )
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
 
     async def _listen(self) -> None:
         self._open.set()
@@ -178,7 +161,8 @@ class Ledger:
             arrived_s=time.monotonic(),
         )
         self.calls.append(call)
-        stayed = await self._wait(reader, call)
+        # The gate of its arrival: a call that is about to wait when all are let go is one of them.
+        stayed = await self._wait(reader, call, self._open)
         goes_on = stayed and await self._answer(call, writer)
         call.ended_s = time.monotonic()
         call.ended = "answered" if stayed else "cut"
@@ -201,10 +185,10 @@ class Ledger:
         writer.write(response(status, content))
         return True
 
-    async def _wait(self, reader: asyncio.StreamReader, call: Call) -> bool:
+    async def _wait(self, reader: asyncio.StreamReader, call: Call, gate: asyncio.Event) -> bool:
         """Wait as long as the answer takes. Returns: False where the caller went away meanwhile."""
         left = asyncio.ensure_future(_left(reader))
-        answer = asyncio.ensure_future(self._due(call))
+        answer = asyncio.ensure_future(self._due(call, gate))
         try:
             await asyncio.wait({left, answer}, return_when=asyncio.FIRST_COMPLETED)
             return not left.done()
@@ -213,9 +197,9 @@ class Ledger:
             answer.cancel()
             await asyncio.gather(left, answer, return_exceptions=True)
 
-    async def _due(self, call: Call) -> None:
+    async def _due(self, call: Call, gate: asyncio.Event) -> None:
         await asyncio.sleep(self.latency_of(call))
-        await self._open.wait()
+        await gate.wait()
 
 
 async def _left(reader: asyncio.StreamReader) -> None:

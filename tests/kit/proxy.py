@@ -14,12 +14,13 @@ from unittest.mock import patch
 
 from rowmill.ops.kafka import embedded, layout
 from tests.kit.broker import OwnBroker, free_port
+from tests.kit.threaded import ThreadedServer
 
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER on, 0 s: closing sends a reset."""
 
 
-class Proxy:
+class Proxy(ThreadedServer):
     """Passes bytes on between its port and a port of this machine. Use it as a context manager.
 
     It runs in a thread of the test. `hold`: connections stay, and what is sent waits in buffers on
@@ -28,10 +29,9 @@ class Proxy:
     """
 
     def __init__(self, target: int) -> None:
+        super().__init__()
         self.port = 0
         self._target = target
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._passing = asyncio.Event()
         self._refusing = False
         self._writers: set[asyncio.StreamWriter] = set()
@@ -52,21 +52,6 @@ class Proxy:
     def mend(self) -> None:
         """Take new connections again."""
         self._run(lambda: setattr(self, "_refusing", False))
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
 
     def _run(self, step: Callable[[], None]) -> None:
         done = threading.Event()

@@ -49,7 +49,7 @@ class Settings(BaseSettings):
     standbys: NonNegativeInt = Field(
         0, description="Copies of each table partition kept by other workers, for a quick takeover."
     )
-    partitions: PositiveInt = Field(8, description="Partitions of every data topic.")
+    partitions: PositiveInt = Field(4, description="Partitions of every data topic.")
     replication: PositiveInt = Field(1, description="Replicas of every topic (3 in a cluster).")
 
     sheet: str = Field("", description="Sheet URL; empty: sqlite:///{home}/sheet.sqlite.")
@@ -85,7 +85,7 @@ class Settings(BaseSettings):
     heartbeat_s: PositiveFloat = 3
     commit_interval_s: PositiveFloat = 0.5
     fetch_wait_ms: PositiveInt = Field(20, description="Longest wait of one fetch at the broker.")
-    producer_linger_ms: PositiveInt = Field(5, description="Wait for a batch of records to fill.")
+    producer_linger_ms: PositiveInt = Field(1, description="Wait for a batch of records to fill.")
     loop_lag_max_s: PositiveFloat = Field(30, description="The watchdog ends a process past this.")
 
     log: Literal["debug", "info", "warning", "error"] = "info"

@@ -17,6 +17,9 @@ from rowmill.topics.catalogue import ROWS_CHANGELOG
 from rowmill.topics.codec import header
 from rowmill.topics.contracts import RunRecord
 
+PROGRESS_MS = 50
+"""How late progress may be: each record by itself would cost a fetch, a tenth of a run's CPU."""
+
 MISSING_MAX = 10
 """Missing input indexes that an error names (D3)."""
 
@@ -158,7 +161,13 @@ class Follower:
         self._tallies = Tallies()
         self.endings = Endings(record.life, Command(options.force, options.command))
         self.changed = asyncio.Event()
-        self.reader = LogReader(settings, ROWS_CHANGELOG, self._apply, from_offsets=from_offsets)
+        self.reader = LogReader(
+            settings,
+            ROWS_CHANGELOG,
+            self._apply,
+            from_offsets=from_offsets,
+            gather_ms=PROGRESS_MS,
+        )
 
     async def start(self) -> None:
         """Read to the changelog's end, then follow. Raises: LogUnreadable."""

@@ -32,6 +32,9 @@ QUICK_S = 3.0
 """While somebody asks for ends, and shortly after: on one connection the broker answers in turn, so a
 question for the end of a log waits behind the fetch under way."""
 
+GATHER_BYTES = 1 << 20
+"""A fetch that gathers ends with that much, or after the wait."""
+
 QUIET_ANSWERS = 2
 """Empty fetch answers that prove a hole at the end of a log: one may have been cut off by the
 bytes that other partitions took, or have been on its way while the position moved."""
@@ -78,7 +81,10 @@ class LogReader:
         on_record: Callable[[LogRecord], None],
         *,
         from_offsets: Mapping[int, int] | None = None,
+        gather_ms: int = 0,
     ) -> None:
+        """`gather_ms`: how much later records may come, in fewer fetches, while nobody waits."""
+        self._gather_ms = gather_ms
         self._settings = settings
         self._topic = f"{settings.topic_prefix}{topic.name}"
         self._on_record = on_record
@@ -220,9 +226,13 @@ class LogReader:
             self._fail(error)
 
     def _pace_fetches(self) -> None:
+        fetcher = self._consumer._fetcher
+        if self._gather_ms and not self._waiters:
+            fetcher._fetch_max_wait_ms, fetcher._fetch_min_bytes = self._gather_ms, GATHER_BYTES
+            return
         quick = self._waiters or time.monotonic() - self._asked_s < QUICK_S
         wait_ms = QUICK_FETCH_WAIT_MS if quick else FETCH_WAIT_MS
-        self._consumer._fetcher._fetch_max_wait_ms = wait_ms
+        fetcher._fetch_max_wait_ms, fetcher._fetch_min_bytes = wait_ms, 1
 
     def _note_answer(self) -> None:
         answers = [self._consumer.last_poll_timestamp(place) or 0 for place in self._partitions]

@@ -55,7 +55,11 @@ class RoleTransport(Transport):
 
 
 class RoleApp(faust.App):
-    """The app of one role in one process. Made by `role_app`, run by `run`."""
+    """The app of one role in one process. Made by `role_app`, run by `run`.
+
+    `fetch_wait_ms`, `fetch_min_bytes`: a fetch of a busy worker ends after that long, or with that
+    much; a role without hurry raises both before it runs, and fetches less often.
+    """
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class RoleApp(faust.App):
         self.directory = directory
         self.client_options: dict[str, Any] = client_options(settings)
         self.fetch_wait_ms = settings.fetch_wait_ms
+        self.fetch_min_bytes = 1
         self.before_start: list[Callable[[], Awaitable[None]]] = []
         self.before_stop: list[Callable[[], Awaitable[None]]] = []
         self.after_stop: list[Callable[[], Awaitable[None]]] = []

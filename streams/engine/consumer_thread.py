@@ -128,6 +128,7 @@ class RoleConsumerThread(AIOKafkaConsumerThread):
         app: Any = self.app
         idle = now_s - self._busy_s > IDLE_AFTER_S
         fetcher._fetch_max_wait_ms = IDLE_FETCH_WAIT_MS if idle else app.fetch_wait_ms
+        fetcher._fetch_min_bytes = 1 if idle else app.fetch_min_bytes
 
     async def offsets_of(self, tps: set[TP]) -> LogOffsets:
         """Return commits, first and end offsets of `tps`. Raises: aiokafka.errors.KafkaError."""

@@ -140,7 +140,11 @@ class Intake:
         self.pump()
 
     def lost(self, partitions: set[int]) -> None:
-        """Forget what waits in partitions that went to another owner."""
+        """Forget what waits in partitions that went to another owner.
+
+        And who failed: if that ending is not durable, the next owner runs the row again.
+        """
+        self._failing.clear()
         self._admission.drop(lambda _, waiting: waiting.delivery.partition in partitions)
         self._unstamped = [
             entry for entry in self._unstamped if entry[0].partition not in partitions

@@ -16,7 +16,8 @@ class OpenRow:
     """A row that holds a slot. `deliveries`: its record, and redelivered copies of it.
 
     `again`: it failed under an older command of the run, and runs once more. `later`: copies that a
-    newer command fed while this one was open; they are judged once it has ended.
+    newer command fed while this one was open; they are judged once it has ended. `retained`: its
+    columns are done and its slot is another's; it is kept until its ending is durable (M1).
     """
 
     run: RunRecord
@@ -29,6 +30,7 @@ class OpenRow:
     later: list[Waiting] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
     closed: bool = False
+    retained: bool = False
 
     @property
     def where(self) -> str:

@@ -47,6 +47,9 @@ class OpenRows:
     ) -> None:
         self._app = app
         self._row_bytes_max = settings.row_bytes_max
+        self._retained_max = settings.row_max
+        self._retained = 0
+        self._told_soon = False
         self._shelf = shelf
         self._runner = runner
         self._entries = entries
@@ -174,6 +177,28 @@ class OpenRows:
             ),
         )
         sent.add_done_callback(lambda done: self._published(row, ending, done))
+        if ending.status == "failed":
+            self._failed(row.run)
+        self._retain(row)
+
+    def _retain(self, row: OpenRow) -> None:
+        """Give the slot of a row whose columns are done to the next one, which calls meanwhile.
+
+        As many rows as there are slots may wait for their ending to be durable; beyond that a row
+        keeps its slot, so a slow broker slows admission.
+        """
+        if self._retained >= self._retained_max:
+            return
+        self._retained += 1
+        row.retained = True
+        self._admission.ended((row.run.run, row.life))
+        if not self._told_soon:  # not at once: admission itself may have come here (D6)
+            self._told_soon = True
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._told_soon = False
+        self._slot_free()
 
     def _completed(
         self,
@@ -222,8 +247,6 @@ class OpenRows:
         for delivery in row.deliveries:
             delivery.ack_if(done)
         self._close(row)
-        if ending.status == "failed":
-            self._failed(row.run)
         for copy in row.later:
             self._offer_again(copy)
         self._slot_free()
@@ -232,4 +255,7 @@ class OpenRows:
         if not row.closed:
             row.closed = True
             del self._open[row.run.run, row.row]
-            self._admission.ended((row.run.run, row.life))
+            if row.retained:
+                self._retained -= 1
+            else:
+                self._admission.ended((row.run.run, row.life))

@@ -30,6 +30,10 @@ from rowmill.topics.views import RunsView
 
 log = structlog.get_logger(__name__)
 
+GATHER_MS = 50
+GATHER_BYTES = 256 << 10
+"""Rows wait for their chunk to fill anyway; gathered at the broker they cost fewer fetches."""
+
 
 class Sink:
     """One sink process."""
@@ -50,6 +54,7 @@ class Sink:
             set_aside=self._set_aside,
             secrets=app.secrets,
         )
+        app.fetch_wait_ms, app.fetch_min_bytes = GATHER_MS, GATHER_BYTES
         agents.attach(app, self._intake)
         app.before_start.append(self._start)
         app.on_partitions_ready.append(self._ready)

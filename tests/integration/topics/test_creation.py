@@ -77,7 +77,7 @@ async def test_another_partition_count_is_refused_before_anything_is_made(
 ) -> None:
     name = full_name(mill_settings, ROWS_INPUT)
     await _make(mill_settings, name, 6)
-    expected = rf"Topic {name} has 6 partitions, expected 8\. Nothing was started\. .*PARTITIONS=6"
+    expected = rf"Topic {name} has 6 partitions, expected 4\. Nothing was started\. .*PARTITIONS=6"
     for act in (check_topics, create_topics):
         with pytest.raises(TopicMismatch, match=expected) as caught:
             await act(mill_settings)

@@ -120,3 +120,20 @@ async def test_a_reader_that_is_stopped_leaves_nobody_waiting(
     await reader.stop()
     with pytest.raises(log_reader.LogUnreadable, match="was stopped"):
         await caught_up
+
+
+async def test_fetches_gather_only_while_nobody_waits(consumer: list[CompactedTail]) -> None:
+    reader = LogReader(Settings(), RUNS, lambda _record: None, gather_ms=50)
+    await reader.start()
+    fetcher: Any = consumer[0]._fetcher
+    await until(
+        lambda: vars(fetcher).get("_fetch_min_bytes") == log_reader.GATHER_BYTES, within_s=5
+    )
+    assert fetcher._fetch_max_wait_ms == 50
+    consumer[0].answering = False
+    waiting = asyncio.create_task(reader.caught_up())
+    await until(lambda: fetcher._fetch_min_bytes == 1, within_s=5)
+    consumer[0].answering = True
+    await asyncio.wait_for(waiting, 5)
+    await until(lambda: fetcher._fetch_min_bytes == log_reader.GATHER_BYTES, within_s=5)
+    await reader.stop()

@@ -149,6 +149,38 @@ async def test_waiting_rows_hold_no_call_and_pause_their_partition(tmp_path: Pat
     assert role.app.paused == set()
 
 
+@pytest.mark.behaviour("M1")
+async def test_a_row_whose_columns_are_done_gives_its_slot_away_within_bounds(
+    tmp_path: Path,
+) -> None:
+    role = Role(tmp_path, row_max=2)
+    role.app.hold = True
+    fed = [role.feed(f"S{index}", index, refused="bad") for index in range(6)]
+    await settle()
+    assert len(role.completed) == 4, "two wait for their endings without a slot, two hold theirs"
+    for _ in fed:
+        role.app.release()
+        await settle()
+    assert len(role.completed) == 6
+    assert all(delivery.acked for delivery in fed)
+    assert role.admission.open == 0
+
+
+@pytest.mark.behaviour("D3")
+async def test_a_failed_row_that_went_to_another_owner_holds_nothing_back(tmp_path: Path) -> None:
+    role = Role(tmp_path)
+    role.tell_run(state="open", options=RunOptions(concurrency=1, on_row_error="fail"), offset=1)
+    role.app.hold = True
+    role.feed("A", 0, refused="bad")
+    await settle()
+    role.intake.lost({0})
+    role.open.lost({0})
+    role.intake.ready()
+    role.feed("B", 1)
+    await settle()
+    assert len(role.requests) == 1, "the next owner runs A again, and it may not fail there"
+
+
 async def test_rows_of_a_life_that_is_not_known_yet_wait_and_those_of_one_that_is_over_go(
     role: Role,
 ) -> None:

@@ -103,7 +103,10 @@ async def test_lanes_are_recorded_once_by_whether_the_provider_has_limits(
     free, paced = mill.lanes.view.get("free.first"), mill.lanes.view.get("paced.second")
     assert free is not None
     assert paced is not None
-    assert (free.lane, free.partitions) == ("tool:free.first", list(range(8)))
+    assert (free.lane, free.partitions) == (
+        "tool:free.first",
+        list(range(mill.settings.partitions)),
+    )
     assert paced.lane == "paced"
     assert len(paced.partitions) == 1
     assert await mill.lanes.reader.end_offsets() == {0: 2}

@@ -24,6 +24,7 @@ from rowmill.topics.creation import (
     list_topics,
 )
 from tests.kit.broker import free_port
+from tests.kit.until import until
 
 pytestmark = pytest.mark.broker
 
@@ -31,6 +32,11 @@ pytestmark = pytest.mark.broker
 async def _make(settings: Settings, name: str, partitions: int, **config: Any) -> None:
     async with admin(settings) as client:
         await client.create_topics([NewTopic(name, partitions, 1, topic_configs=config)])
+
+    async def is_there() -> bool:  # the controller answers before the broker shows it
+        return any(topic.name == name and topic.partitions for topic in await list_topics(settings))
+
+    await until(is_there, within_s=20)
 
 
 async def test_create_makes_every_topic_once(mill_settings: Settings) -> None:
@@ -77,7 +83,8 @@ async def test_another_partition_count_is_refused_before_anything_is_made(
 ) -> None:
     name = full_name(mill_settings, ROWS_INPUT)
     await _make(mill_settings, name, 6)
-    expected = rf"Topic {name} has 6 partitions, expected 4\. Nothing was started\. .*PARTITIONS=6"
+    has = rf"has 6 partitions, expected {mill_settings.partitions}\."
+    expected = rf"Topic {name} {has} Nothing was started\. .*PARTITIONS=6"
     for act in (check_topics, create_topics):
         with pytest.raises(TopicMismatch, match=expected) as caught:
             await act(mill_settings)
@@ -87,7 +94,7 @@ async def test_another_partition_count_is_refused_before_anything_is_made(
 
 async def test_a_changelog_that_would_be_deleted_is_refused(mill_settings: Settings) -> None:
     name = full_name(mill_settings, CHANGELOGS[0])
-    await _make(mill_settings, name, 8, **{"cleanup.policy": "delete"})
+    await _make(mill_settings, name, mill_settings.partitions, **{"cleanup.policy": "delete"})
     with pytest.raises(TopicMismatch, match="cleanup.policy=delete, expected compact"):
         await create_topics(mill_settings)
 
@@ -102,7 +109,7 @@ async def test_list_counts_records(mill_settings: Settings) -> None:
     name = full_name(mill_settings, ROWS_INPUT)
     async with AIOKafkaProducer(**client_options(mill_settings)) as producer:
         for number in range(5):
-            await producer.send_and_wait(name, b"{}", partition=number)
+            await producer.send_and_wait(name, b"{}", partition=number % mill_settings.partitions)
     listing = {topic.name: topic for topic in await list_topics(mill_settings)}
     assert (listing[name].records, listing[name].key) == (5, "row id")
     assert listing[full_name(mill_settings, RUNS)].records == 0

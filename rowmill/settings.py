@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import platformdirs
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, SecretStr
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, SecretStr
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -64,6 +64,9 @@ class Settings(BaseSettings):
     row_bytes_max: PositiveInt = Field(900 << 10, description="Encoded size of one row, bytes.")
     receipt_bytes_max: PositiveInt = Field(
         256 << 10, description="Encoded output of one call, bytes."
+    )
+    receipt_ttl_days: NonNegativeFloat = Field(
+        0, description="Days after which a settled receipt is deleted; 0 keeps it for ever."
     )
     ask_again_s: PositiveFloat = Field(
         15, description="A row asks again after this, doubling to 120."

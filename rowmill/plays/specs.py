@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, f
 
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.\-]{0,99}$")]
 
+TIMEOUT_S_MAX = 900
+"""Longest time-out of one send: a tool may ask for up to 15 min (Q5)."""
+
 
 class Spec(BaseModel):
     """Base: frozen, no unknown fields."""
@@ -88,7 +91,7 @@ class ToolSpec(Spec):
     method: Literal["POST", "GET", "PUT"] = "POST"
     path: str
     version: PositiveInt = 1
-    timeout_s: Annotated[float, Field(gt=0, le=900)] = 60
+    timeout_s: Annotated[float, Field(gt=0, le=TIMEOUT_S_MAX)] = 60
     retry: RetryPolicy | None = None
     idempotent: bool = True
     key_lifetime_s: PositiveFloat = 86_400

@@ -28,6 +28,13 @@ class FailureKind(StrEnum):
     """Paid for, but it holds a secret: permanent, the value is not kept (R10)."""
     AUTH_SCOPE_CHANGED = "auth scope changed"
     """Never persisted (R8)."""
+    STILL_RUNNING = "still running elsewhere"
+    """The wait for somebody else's call ran out (R5). Of the one who waited, never of a receipt."""
+
+    @property
+    def persisted(self) -> bool:
+        """True for a kind that a receipt may end with."""
+        return self not in (FailureKind.AUTH_SCOPE_CHANGED, FailureKind.STILL_RUNNING)
 
     @property
     def asked_again(self) -> bool:

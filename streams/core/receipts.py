@@ -108,6 +108,10 @@ class Receipt:
         """True where the receipt answers."""
         return self.state in ("completed", "failed", "skipped")
 
+    def settled_before(self, wall_ms: int) -> bool:
+        """True where it is final and became so before that time."""
+        return self.final and self.settled_wall_ms is not None and self.settled_wall_ms < wall_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -249,7 +253,7 @@ def fail(
 ) -> Receipt:
     """Settle as failed. Raises: IllegalTransition for a kind that is never persisted (R8)."""
     _expect_lease(receipt, lease_id)
-    if failure.kind is FailureKind.AUTH_SCOPE_CHANGED:
+    if not failure.kind.persisted:
         raise IllegalTransition(f"receipt {receipt.key}: {failure.kind} is never persisted")
     return replace(
         receipt,

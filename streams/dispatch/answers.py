@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rowmill.streams.core.outcomes import FailureKind
 from rowmill.streams.core.receipts import Receipt
 from rowmill.streams.dispatch.calls import Waiter
 from rowmill.streams.engine.app import RoleApp
@@ -11,14 +12,36 @@ from rowmill.topics.contracts import CallError, ProviderResult
 
 
 class Answers:
-    """Produces results. Call only with a receipt that is final and durable."""
+    """Produces results."""
 
     def __init__(self, app: RoleApp) -> None:
         self._app = app
 
     def give(self, receipt: Receipt, waiter: Waiter, epoch: int) -> None:
-        """Send the receipt's answer to one waiter; acknowledge its request when it is durable."""
-        result = result_of(receipt, waiter, epoch)
+        """Send a receipt's answer to one waiter; acknowledge its request when it is durable.
+
+        Only for a receipt that is final and durable.
+        """
+        self._send(result_of(receipt, waiter, epoch), waiter)
+
+    def still_running(self, receipt: Receipt, waiter: Waiter, epoch: int) -> None:
+        """Tell one waiter that its wait ran out (R5). The receipt stays as it is."""
+        asker, kind = waiter.asker, FailureKind.STILL_RUNNING
+        result = ProviderResult(
+            run=asker.run,
+            life=asker.life,
+            row=asker.row,
+            call=asker.call,
+            receipt=receipt.key,
+            tool=receipt.tool,
+            provider=receipt.provider,
+            status="failed",
+            error=CallError(kind=kind, message="wait_s ran out; a rerun finds the answer"),
+            epoch=epoch,
+        )
+        self._send(result, waiter)
+
+    def _send(self, result: ProviderResult, waiter: Waiter) -> None:
         sent = self._app.produce(
             PROVIDER_RESULTS,
             key=result.row,

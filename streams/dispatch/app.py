@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,11 +17,12 @@ from rowmill.streams.dispatch import agents
 from rowmill.streams.dispatch.answers import Answers
 from rowmill.streams.dispatch.caller import Caller
 from rowmill.streams.dispatch.claims import Claims
+from rowmill.streams.dispatch.expiry import Expiry
 from rowmill.streams.dispatch.lanes import Lanes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.dispatch.requests import Requests
 from rowmill.streams.engine.app import RoleApp, role_app, run
-from rowmill.topics.catalogue import RECEIPTS_CHANGELOG, RUNS
+from rowmill.topics.catalogue import DAY_MS, RECEIPTS_CHANGELOG, RUNS
 from rowmill.topics.views import RunsView
 
 GATE_MARGIN_S = 2.0
@@ -68,6 +70,10 @@ class Dispatch:
         answers = Answers(app)
         self._claims = Claims(store, lanes, answers, mail, ownership, self._clock, _new_id)
         self._caller.connect(self._claims, lanes)
+        ttl_ms = round(settings.receipt_ttl_days * DAY_MS)
+        self._expiry = Expiry(store, self._claims, ownership, self._clock, ttl_ms)
+        self._came = asyncio.Event()
+        self._sweeping: asyncio.Task[None] | None = None
         self._runs = RunsView()
         self._requests = Requests(app, self._runs, self._claims, answers, mail)
         self._reader: LogReader | None = None
@@ -83,6 +89,13 @@ class Dispatch:
         self._reader = LogReader(self._settings, RUNS, self._on_run)
         await self._reader.start()
         await self._reader.caught_up()
+        sweeping = self._expiry.keep_sweeping(self._recovered_ms.keys(), self._came)
+        self._sweeping = asyncio.create_task(sweeping, name="sweep receipts")
+        self._sweeping.add_done_callback(self._swept)
+
+    def _swept(self, done: asyncio.Task[None]) -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            self._app.fail(error)
 
     def _gate(self) -> bool:
         """Open while nobody else can own our partitions (point 3 of the architecture)."""
@@ -93,6 +106,8 @@ class Dispatch:
         await self._caller.drain(self._settings.drain_s)
 
     async def _stop(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         if self._reader is not None:
             await self._reader.stop()
         await self._http.close()
@@ -105,6 +120,7 @@ class Dispatch:
     async def _ready(self, partitions: set[int]) -> None:
         now = self._clock.monotonic_ms()
         self._recovered_ms.update(dict.fromkeys(partitions, now))
+        self._came.set()
 
     async def _lost(self, partitions: set[int]) -> None:
         self._claims.lost(partitions)

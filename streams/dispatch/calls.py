@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowmill.plays.specs import ProviderSpec, ToolSpec
@@ -14,18 +14,27 @@ from rowmill.topics.contracts import ToolRequest
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """One request that waits for a receipt: whom to answer, and what to acknowledge then."""
+    """One request that waits for a receipt: whom to answer, and what to acknowledge then.
+
+    `until_ms`: own monotonic clock up to which it waits for somebody else's call, None without end.
+    """
 
     asker: Asker
     reply_partition: int
     delivery: Delivery
+    until_ms: float | None = None
+
+    @property
+    def question(self) -> tuple[str, str, str]:
+        """Run, row and call: what an older copy of the same request shares."""
+        return (self.asker.run, self.asker.row, self.asker.call)
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
     """A request that asks anew once an open call has ended."""
 
-    delivery: Delivery
+    waiter: Waiter
     ask_again: Callable[[], None]
 
 
@@ -55,18 +64,34 @@ class OpenCall:
     def deliveries(self) -> Iterator[Delivery]:
         """Yield the requests that this call's end will acknowledge or claim anew."""
         yield from (waiter.delivery for waiter in self.waiters.values())
-        yield from (request.delivery for request in self.later)
+        yield from (request.waiter.delivery for request in self.later)
 
     def join(self, waiter: Waiter) -> None:
-        """Add a follower (Q4). The older copy of the same request is acknowledged (Q1)."""
-        key = (waiter.asker.run, waiter.asker.row, waiter.asker.call)
-        older = self.waiters.get(key)
-        self.waiters[key] = waiter
+        """Add a follower (Q4). The older copy of the same request is acknowledged (Q1).
+
+        The copy waits no longer than the older one would have.
+        """
+        older = self.waiters.get(waiter.question)
+        if older is not None and older.until_ms is not None:
+            waiter = replace(waiter, until_ms=older.until_ms)
+        self.waiters[waiter.question] = waiter
         if older is not None and older.delivery is not waiter.delivery:
             older.delivery.ack()
 
+    def leave(self, question: tuple[str, str, str], now_ms: int) -> Waiter | None:
+        """Remove and return the follower with that question whose wait is over, None without one."""
+        waiter = self.waiters.get(question)
+        if waiter is not None and waiter.until_ms is not None and waiter.until_ms <= now_ms:
+            return self.waiters.pop(question)
+        for place, request in enumerate(self.later):
+            until_ms = request.waiter.until_ms
+            if request.waiter.question == question and until_ms is not None and until_ms <= now_ms:
+                return self.later.pop(place).waiter
+        return None
 
-def waiter_of(request: ToolRequest, delivery: Delivery) -> Waiter:
-    """Return the waiter that a request becomes."""
+
+def waiter_of(request: ToolRequest, delivery: Delivery, now_ms: int) -> Waiter:
+    """Return the waiter that a request becomes. `now_ms`: own monotonic clock."""
     asker = Asker(request.run, request.life, request.row, request.call, request.command)
-    return Waiter(asker, request.reply_partition, delivery)
+    until_ms = None if request.wait_s is None else now_ms + request.wait_s * 1000
+    return Waiter(asker, request.reply_partition, delivery, until_ms)

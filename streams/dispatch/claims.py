@@ -19,6 +19,7 @@ from rowmill.streams.dispatch.answers import Answers
 from rowmill.streams.dispatch.calls import Later, OpenCall, Waiter, waiter_of
 from rowmill.streams.dispatch.lanes import Lanes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
+from rowmill.streams.dispatch.waits import Waits
 from rowmill.streams.engine.delivery import Delivery
 from rowmill.streams.engine.tables import NotOwned
 from rowmill.streams.ports import Clock
@@ -50,6 +51,7 @@ class Claims:
         self._open: dict[str, OpenCall] = {}
         self._settling: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waits = Waits(answers, ownership, clock, self.holds)
 
     def __len__(self) -> int:
         """Calls open in this process."""
@@ -67,7 +69,7 @@ class Claims:
             request.receipt, delivery, lambda: self.ask(delivery, request, tool, provider)
         ):
             return
-        waiter = waiter_of(request, delivery)
+        waiter = waiter_of(request, delivery, self._clock.monotonic_ms())
         ask = self._ask(request, waiter, tool)
         call = self._open.get(request.receipt)
         if call is None:
@@ -80,8 +82,9 @@ class Claims:
         if receipts.joins(call.receipt, ask):
             call.join(waiter)
         else:
-            again = Later(delivery, lambda: self.ask(delivery, request, tool, provider))
+            again = Later(waiter, lambda: self.ask(delivery, request, tool, provider))
             call.later.append(again)
+        self._waits.begin(call, waiter)
 
     def settled(self, call: OpenCall) -> None:
         """Answer everybody who waits for a call whose final receipt is durable. Raises: NotOwned."""
@@ -90,7 +93,7 @@ class Claims:
         for waiter in call.waiters.values():
             self._answers.give(call.receipt, waiter, epoch)
         for request in call.later:
-            if request.delivery.live:
+            if request.waiter.delivery.live:
                 request.ask_again()
 
     def forget(self, call: OpenCall) -> None:
@@ -162,6 +165,18 @@ class Claims:
             delivery.ack()
             return
         delivery.ack_after(self._store.delete(delivery.partition, key))
+
+    def expire(self, partition: int, key: str, before_wall_ms: int) -> asyncio.Future[None] | None:
+        """Delete a receipt that settled before that time, unless it is being asked for.
+
+        Returns: a future of its being durable, None where it stays. Raises: NotOwned.
+        """
+        if key in self._open or key in self._settling:
+            return None
+        stored = self._store.get(partition, key)
+        if stored is None or not stored.settled_before(before_wall_ms):
+            return None
+        return self._store.delete(partition, key)
 
     def _late_is_durable(
         self,

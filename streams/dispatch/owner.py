@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rowmill.streams.core.receipts import Receipt
@@ -48,6 +48,11 @@ class ReceiptStore:
             epoch=self._ownership.epoch(partition), receipt=receipt
         )
         return self._table.put(partition, receipt.key, codec.encode(entry))
+
+    def scan(self, partition: int) -> Iterator[Receipt]:
+        """Yield the stored receipts of a partition, by key. Raises: NotOwned, in between too."""
+        for _key, value in self._table.scan(partition, ""):
+            yield codec.decode(ReceiptEntry, value).receipt
 
     def delete(self, partition: int, key: str) -> asyncio.Future[None]:
         """Forget a receipt; the future resolves once that is durable. Raises: NotOwned."""

@@ -125,7 +125,7 @@ class Requests:
         receipt = Receipt(
             request.receipt, request.tool, provider="", state="failed", failure=failure
         )
-        waiter = waiter_of(request, delivery)
+        waiter = waiter_of(request, delivery, now_ms=0)
         self._answers.give(receipt, waiter, self._app.epoch(delivery.partition))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ import structlog
 
 from rowmill.plays.context import CallFailed, Force, Log, Skipped
 from rowmill.plays.providers import seconds
+from rowmill.plays.specs import TIMEOUT_S_MAX
 from rowmill.plays.tools import OutputT, Tool
 from rowmill.plays.values import to_json
 from rowmill.settings import Settings
@@ -60,6 +62,7 @@ class RowCalls:
         stale_after: str | float | None = None,
     ) -> OutputT:
         """Ask, or get a receipt's answer: `Tools.execute` of the play's surface."""
+        _check_times(tool, timeout_s, wait_s)
         request = self._request(
             tool,
             self._sendable(tool, to_json(input, f"{tool.id}: input")),
@@ -151,6 +154,16 @@ class RowCtx:
     def skip(self, reason: str, value: Any = None) -> Skipped:
         """Return this from a resolver to skip its cell (D4)."""
         return Skipped(reason, value)
+
+
+def _check_times(tool: Tool[Any], timeout_s: float | None, wait_s: float | None) -> None:
+    """Raises: ValueError."""
+    if timeout_s is not None and not 0 < timeout_s <= TIMEOUT_S_MAX:
+        raise ValueError(
+            f"{tool.id}: timeout_s={timeout_s:g}; it is above 0 and at most {TIMEOUT_S_MAX}"
+        )
+    if wait_s is not None and not 0 < wait_s < math.inf:
+        raise ValueError(f"{tool.id}: wait_s={wait_s:g}; it is above 0, and left out it has no end")
 
 
 def _failure(result: ProviderResult) -> CallFailed:

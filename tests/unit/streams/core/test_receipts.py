@@ -87,9 +87,7 @@ def test_a_replayed_row_gets_its_own_answer_and_it_is_not_counted_as_reused() ->
 
 
 @pytest.mark.behaviour("R2")
-@pytest.mark.parametrize(
-    "kind", [kind for kind in FailureKind if kind is not FailureKind.AUTH_SCOPE_CHANGED]
-)
+@pytest.mark.parametrize("kind", [kind for kind in FailureKind if kind.persisted])
 def test_a_plain_ask_of_another_run_asks_again_only_where_the_kind_allows(
     kind: FailureKind,
 ) -> None:

@@ -65,6 +65,9 @@ class Settings(BaseSettings):
     receipt_bytes_max: PositiveInt = Field(
         256 << 10, description="Encoded output of one call, bytes."
     )
+    receipt_wait_s: PositiveFloat = Field(
+        900, description="Longest wait for another row's call in flight, unless a call says."
+    )
     receipt_ttl_days: NonNegativeFloat = Field(
         0, description="Days after which a settled receipt is deleted; 0 keeps it for ever."
     )

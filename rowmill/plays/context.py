@@ -54,8 +54,8 @@ class Tools(Protocol):
 
         Args: `input`: JSON object, the question; ask the same for the same row at every replay.
         `force`: ask again. `timeout_s`: of one send, above 0, up to 900. `wait_s`: for somebody
-        else's call in flight, without end where left out; once over, the call fails as "still
-        running elsewhere". `stale_after`: seconds or `30d`; an older receipt is asked again.
+        else's call in flight, `ROWMILL_RECEIPT_WAIT_S` where left out; once over, this one fails
+        as "still running elsewhere". `stale_after`: seconds or `30d`; an older receipt is asked again.
         Returns: the output, a model where the tool has `output=`.
         Raises: CallFailed; NotJson where `input` can't be JSON.
         """

@@ -11,6 +11,9 @@ from rowmill.streams.core.receipts import Asker, Receipt
 from rowmill.streams.engine.delivery import Delivery
 from rowmill.topics.contracts import ToolRequest
 
+Question = tuple[str, str, str]
+"""Run, row and call: what the copies of one request share."""
+
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
@@ -25,8 +28,8 @@ class Waiter:
     until_ms: float | None = None
 
     @property
-    def question(self) -> tuple[str, str, str]:
-        """Run, row and call: what an older copy of the same request shares."""
+    def question(self) -> Question:
+        """Whose question it is."""
         return (self.asker.run, self.asker.row, self.asker.call)
 
 
@@ -56,7 +59,7 @@ class OpenCall:
     input: Mapping[str, Any]
     timeout_s: float
     opened_ms: int
-    waiters: dict[tuple[str, str, str], Waiter] = field(default_factory=dict)
+    waiters: dict[Question, Waiter] = field(default_factory=dict)
     later: list[Later] = field(default_factory=list)
     sending: bool = False
     foreign_until_ms: int = 0
@@ -78,7 +81,7 @@ class OpenCall:
         if older is not None and older.delivery is not waiter.delivery:
             older.delivery.ack()
 
-    def leave(self, question: tuple[str, str, str], now_ms: int) -> Waiter | None:
+    def leave(self, question: Question, now_ms: int) -> Waiter | None:
         """Remove and return the follower with that question whose wait is over, None without one."""
         waiter = self.waiters.get(question)
         if waiter is not None and waiter.until_ms is not None and waiter.until_ms <= now_ms:

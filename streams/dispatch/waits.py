@@ -1,8 +1,8 @@
 """How long a follower waits for somebody else's call (R5): `wait_s` of its question, then it is told.
 
-A call that is open at the receipt's owner goes on by itself: it holds a lease, waits for a permit or a
-retry, or is taken over once a foreign lease has ended. So nothing is left to reclaim when a wait runs
-out; the follower hears "still running elsewhere", and the receipt stays as it is.
+A receipt without a lease (its call waits for a permit or a retry) needs no reclaiming: its owner sends
+it for whoever waits, so the wait begins anew. Under a lease the follower hears "still running
+elsewhere", and the receipt stays as it is; an owner that died is taken over without its followers.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from collections.abc import Callable
 import structlog
 
 from rowmill.streams.dispatch.answers import Answers
-from rowmill.streams.dispatch.calls import OpenCall, Waiter
+from rowmill.streams.dispatch.calls import OpenCall, Question, Waiter
 from rowmill.streams.dispatch.owner import Ownership
 from rowmill.streams.ports import Clock
 
 log = structlog.get_logger(__name__)
+
+AGAIN_S = 1.0
+"""Least wait after one that ran out while the call had no lease."""
 
 EARLY_MS = 5
 """A loop's timer counts whole milliseconds and may come that little too early."""
@@ -44,12 +47,17 @@ class Waits:
         if waiter.until_ms is None or (bought_by and bought_by.same_question(waiter.asker)):
             return
         left_s = (waiter.until_ms - self._clock.monotonic_ms()) / 1000
-        asyncio.get_running_loop().call_later(left_s, self._ran_out, call, waiter.question)
+        self._later(max(left_s, 0.0), call, waiter.question)
 
-    def _ran_out(self, call: OpenCall, question: tuple[str, str, str]) -> None:
-        if not self._holds(call):
+    def _later(self, wait_s: float, call: OpenCall, question: Question) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(wait_s, self._ran_out, wait_s, call, question)
+
+    def _ran_out(self, wait_s: float, call: OpenCall, question: Question) -> None:
+        if not self._holds(call) or not self._ownership.owns(call.partition):
             return  # answered, or left to another owner, whom the request reaches again
-        if not self._ownership.owns(call.partition):
+        if call.receipt.state != "running":
+            self._later(max(wait_s, AGAIN_S), call, question)
             return
         waiter = call.leave(question, self._clock.monotonic_ms() + EARLY_MS)
         if waiter is None:

@@ -245,7 +245,9 @@ class DurableTable:
             owned = self.owned(partition)
             page = owned.store.scan(prefix.encode(), after, SCAN_PAGE)
             last = page[-1][0] if len(page) == SCAN_PAGE else None
-            yield from _laid_over(page, owned.overlay, prefix, after, last)
+            for key, value in _laid_over(page, owned.overlay, prefix, after, last):
+                if key != EPOCH_KEY:
+                    yield key, value
             if last is None:
                 return
             after = last

@@ -40,6 +40,7 @@ class RowCalls:
         self._secrets = secrets
         self._row = row
         self._column = ""
+        self._wait_s = settings.receipt_wait_s
         self._slots = asyncio.Semaphore(settings.row_open_calls_max)
         self._open: set[str] = set()
         self._results: dict[str, ProviderResult] = {}
@@ -68,7 +69,7 @@ class RowCalls:
             self._sendable(tool, to_json(input, f"{tool.id}: input")),
             force=force,
             timeout_s=timeout_s,
-            wait_s=wait_s,
+            wait_s=self._wait_s if wait_s is None else wait_s,
             stale_after_s=None if stale_after is None else seconds(stale_after),
         )
         async with self._slots:
@@ -163,7 +164,7 @@ def _check_times(tool: Tool[Any], timeout_s: float | None, wait_s: float | None)
             f"{tool.id}: timeout_s={timeout_s:g}; it is above 0 and at most {TIMEOUT_S_MAX}"
         )
     if wait_s is not None and not 0 < wait_s < math.inf:
-        raise ValueError(f"{tool.id}: wait_s={wait_s:g}; it is above 0, and left out it has no end")
+        raise ValueError(f"{tool.id}: wait_s={wait_s:g}; it is above 0")
 
 
 def _failure(result: ProviderResult) -> CallFailed:

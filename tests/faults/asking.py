@@ -8,12 +8,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rowmill.settings import Settings
 from tests.kit.mill import Mill, RunningRun
 from tests.kit.until import until_sync
 from tests.kit.workers import WorkerProcess
 
 QUICK = {"session_timeout_s": 6, "heartbeat_s": 1, "lease_s": 4}
 """Settings that make an owner's death be seen soon: 6 s is the least that Kafka allows by default."""
+
+PARTITIONS = Settings().partitions
 
 PLAY = """
 from rowmill import Dataset, Params, Provider, Tool, col, header, rate
@@ -104,6 +107,7 @@ def share(*workers: WorkerProcess) -> None:
 
     def shared() -> bool:
         owned = [worker.partitions for worker in workers]
-        return sum(map(len, owned)) == 8 and len(set().union(*owned)) == 8 and all(owned)
+        owners = [partition for one in owned for partition in one]
+        return sorted(owners) == list(range(PARTITIONS)) and all(owned)
 
     until_sync(shared, within_s=60)

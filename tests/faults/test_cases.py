@@ -48,7 +48,8 @@ once = Tool("cases.once", ledger, post="/ask", idempotent=False)
 
 async def resolve(row, ctx):
     question = json.loads(row["question"])
-    return await ctx.tools.execute(globals()[question.pop("tool", "p1")], question)
+    tool, wait_s = globals()[question.pop("tool", "p1")], question.pop("wait_s", None)
+    return await ctx.tools.execute(tool, question, wait_s=wait_s)
 
 
 asked = Dataset("cases", key="id").with_column("answer", resolve)
@@ -179,6 +180,29 @@ def test_o19_without_idempotency_nothing_is_sent_blindly_a_second_time(
     again = ask(mill, f"o19{lost[:3]}again", [{"tool": "once", "lost": lost}])
     assert again.done(60)[0] == 1
     assert len(ledger.calls) == before + 1, "a plain rerun reports it too"
+
+
+@pytest.mark.behaviour("R5")
+def test_a_follower_waits_no_longer_than_it_said_and_finds_the_answer_later(
+    shared: tuple[Mill, Ledger],
+) -> None:
+    mill, ledger = shared
+    ledger.answer = lambda call: (200, call.question)
+    before = len(ledger.calls)
+    ledger.hold()
+    buyer = ask(mill, "r5buyer", [{"q": "slow"}])
+    ledger.until_open(1)
+    patient = ask(mill, "r5patient", [{"q": "slow"}])
+    hasty = ask(mill, "r5hasty", [{"q": "slow", "wait_s": 1}])
+    code, report = hasty.done(60)
+    assert (code, report["failed"], report["calls"]) == (1, 1, 0)
+    assert "still running elsewhere" in cells(mill, "r5hasty")[0][1]["error"]
+    ledger.release()
+    assert buyer.done(60)[0] == patient.done(60)[0] == 0
+    again = ask(mill, "r5again", [{"q": "slow", "wait_s": 1}])
+    assert again.done(60)[0] == 0
+    assert out(again) == ['{"q":"slow"}']
+    assert len(ledger.calls) == before + 1
 
 
 def test_o20_a_success_that_is_none_is_never_a_value(shared: tuple[Mill, Ledger]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,24 @@ def test_a_rotated_secret_another_rate_worker_count_or_lane_name_asks_nothing_ag
     assert completed(mill.start_run(input_, "host"), len(rows))["calls"] == calls
     assert len(ledger.calls) == 3 * calls
     assert ledger.repeated() == {}, "another scope or host is another purchase"
+
+
+@pytest.mark.behaviour("R1")
+def test_receipts_past_their_time_to_live_are_deleted_and_bought_anew(
+    mill: Mill, ledger: Ledger, tmp_path: Path
+) -> None:
+    rows, input_ = numbered(40), write_rows(tmp_path / "in.csv", numbered(40))
+    worker = dispatch(mill, 0)
+    worker.ready()
+    completed(mill.start_run(input_, "first"), len(rows))
+    assert worker.stop() == 0
+    worker = dispatch(mill, 0, ROWMILL_RECEIPT_TTL_DAYS="1")
+    share(worker)
+    assert completed(mill.start_run(input_, "kept"), len(rows))["calls"] == 0
+    assert worker.stop() == 0
+    share(dispatch(mill, 0, ROWMILL_RECEIPT_TTL_DAYS="0.000001"))
+    until_sync(lambda: json.loads(mill.rowmill("receipts", "list", "--json")) == [], within_s=60)
+    assert completed(mill.start_run(input_, "anew"), len(rows))["calls"] == len(rows)
 
 
 @pytest.mark.behaviour("R2")

@@ -60,6 +60,24 @@ async def test_who_opened_the_purchase_waits_for_it_without_end() -> None:
 
 
 @pytest.mark.behaviour("R5")
+async def test_a_call_that_nobody_sends_yet_is_waited_for_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rowmill.streams.dispatch.waits.AGAIN_S", WAIT_S)
+    role = Role()
+    role.gate_open = False  # no permit is given: the call has no lease
+    role.ask("r1")
+    role.ask("r2", wait_s=WAIT_S)
+    role.clock.now_ms += 20
+    await asyncio.sleep(3 * WAIT_S)  # past its timer
+    assert role.results == []
+    role.provider.gate = asyncio.Event()
+    role.gate_open = True
+    await wait_is_over(role)
+    assert [result.row for result in role.results] == ["r2"]
+
+
+@pytest.mark.behaviour("R5")
 async def test_asking_again_does_not_wait_anew() -> None:
     role = Role()
     await in_flight(role)

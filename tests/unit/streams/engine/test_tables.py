@@ -202,6 +202,15 @@ async def test_a_scan_shows_the_store_under_the_overlay(
     assert list(bench.table.scan(0, "p/")) == sorted(expected.items())
 
 
+async def test_a_scan_shows_no_entry_of_the_tables_own(bench: Bench) -> None:
+    raised = bench.table.raise_epoch(0, Owner(7, "abc"))
+    bench.table.put(0, "a", b"1")
+    assert list(bench.table.scan(0, "")) == [("a", b"1")]
+    await bench.changelog.acknowledge(0, 0)
+    await raised
+    assert list(bench.table.scan(0, "")) == [("a", b"1")]
+
+
 @pytest.mark.parametrize("key", ["", "\x00t"])
 async def test_keys_that_would_be_ours_are_refused(bench: Bench, key: str) -> None:
     with pytest.raises(ValueError, match="can't be a key"):

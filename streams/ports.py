@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,7 +18,8 @@ class Send:
     """One send of a call: what dispatch hands to the provider port.
 
     `idempotency_key` as in Q7; `timeout_s` bounds the whole call, connect to last byte;
-    `bytes_max` bounds the answer, cut off while streaming.
+    `bytes_max` bounds the answer, cut off while streaming. `may_leave` is asked once more when the
+    connection is there: making one takes turns of the loop, in which a process may stand still.
     """
 
     provider: ProviderSpec
@@ -27,6 +28,11 @@ class Send:
     idempotency_key: str
     timeout_s: float
     bytes_max: int
+    may_leave: Callable[[], bool] = lambda: True
+
+
+class NotSent(Exception):
+    """`Send.may_leave` said no: no byte of the request left."""
 
 
 class Provider(Protocol):
@@ -35,7 +41,7 @@ class Provider(Protocol):
     async def call(self, send: Send) -> Outcome:
         """Send once, and say what came of it. Never raises for what the provider or network does.
 
-        Raises: asyncio.CancelledError when the caller gives up; SecretMissing where the secret that
+        Raises: asyncio.CancelledError when the caller gives up; NotSent; SecretMissing where the secret that
         the provider's auth names is not set.
         """
         ...

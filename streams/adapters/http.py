@@ -11,6 +11,7 @@ import asyncio
 import os
 import ssl
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,7 +27,7 @@ from rowmill.streams.adapters.http_body import BodyUnusable, read_body
 from rowmill.streams.adapters.http_request import Route
 from rowmill.streams.adapters.http_words import printable
 from rowmill.streams.core.outcomes import FailureKind, Outcome, Refused
-from rowmill.streams.ports import Clock, Secrets, Send
+from rowmill.streams.ports import Clock, NotSent, Secrets, Send
 
 CONNECT_S_MAX = 10.0
 """Longest wait for a connection: two lost packets of a TCP handshake (RFC 6298: 1 s, doubling) and a
@@ -46,10 +47,11 @@ _TEMPLATES_MAX = 1_000
 class _Progress:
     """How far one send came. `connected`: a connection was handed to it, bytes may have left."""
 
-    __slots__ = ("connected",)
+    __slots__ = ("connected", "may_leave")
 
-    def __init__(self) -> None:
+    def __init__(self, may_leave: Callable[[], bool]) -> None:
         self.connected = False
+        self.may_leave = may_leave
 
 
 _progress: ContextVar[_Progress] = ContextVar("_progress")
@@ -66,7 +68,11 @@ class _Connector(aiohttp.TCPConnector):
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
     ) -> Any:
         connection = await super().connect(req, traces, timeout)
-        _progress.get().connected = True
+        progress = _progress.get()
+        if not progress.may_leave():
+            connection.release()
+            raise NotSent
+        progress.connected = True
         return connection
 
 
@@ -128,7 +134,7 @@ class HttpProvider:
             request = template.request(send)
         except (ValueError, TypeError, httpx.InvalidURL) as error:
             return without_secrets(_not_sendable(send, error), self._secrets)
-        progress = _Progress()
+        progress = _Progress(send.may_leave)
         _progress.set(progress)
         started_s = time.perf_counter()
         try:

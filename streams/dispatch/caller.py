@@ -21,7 +21,7 @@ from rowmill.streams.dispatch.heartbeat import Heartbeat, LeaseLost
 from rowmill.streams.dispatch.lanes import GATE_MS, Lane, Lanes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.engine.tables import NotOwned
-from rowmill.streams.ports import Clock, Provider, Send
+from rowmill.streams.ports import Clock, NotSent, Provider, Send
 
 log = structlog.get_logger(__name__)
 
@@ -120,9 +120,11 @@ class Caller:
         if not self._may_act(call, heartbeat):
             # Compared right before the request leaves: writing may have taken long (a frozen
             # process, a broker away), and a successor may own the partition by now.
-            call.receipt = receipts.park(call.receipt, lease.id, reached=False, uses_attempt=False)
-            return GATE_MS
-        outcome = await self._ask(call, heartbeat)
+            return self._unsent(call, lease)
+        try:
+            outcome = await self._ask(call, heartbeat)
+        except NotSent:
+            return self._unsent(call, lease)
         if not self._claims.goes_on(call):
             log.info("answer_came_twice", receipt=call.receipt.key)
             return "left"
@@ -132,6 +134,10 @@ class Caller:
             )
             return await self._settle(call, receipt, heartbeat)
         return await self._refused(call, lane, lease, outcome, heartbeat)
+
+    def _unsent(self, call: OpenCall, lease: Lease) -> _Next:
+        call.receipt = receipts.park(call.receipt, lease.id, reached=False, uses_attempt=False)
+        return GATE_MS
 
     async def _refused(
         self, call: OpenCall, lane: Lane, lease: Lease, outcome: Refused, heartbeat: Heartbeat
@@ -246,7 +252,7 @@ class Caller:
 
     async def _ask(self, call: OpenCall, heartbeat: Heartbeat) -> Outcome:
         try:
-            return await heartbeat.keep(self._provider.call(self._request(call)))
+            return await heartbeat.keep(self._provider.call(self._request(call, heartbeat)))
         except LeaseLost:
             return Refused(
                 kind=FailureKind.LEASE_LOST,
@@ -272,7 +278,7 @@ class Caller:
             duration_ms=self._lease_ms,
         )
 
-    def _request(self, call: OpenCall) -> Send:
+    def _request(self, call: OpenCall, heartbeat: Heartbeat) -> Send:
         receipt = call.receipt
         if receipt.purchase is None:
             raise receipts.IllegalTransition(f"receipt {receipt.key} is sent without a purchase")
@@ -283,6 +289,7 @@ class Caller:
             idempotency_key=idempotency_key(receipt.key, receipt.purchase),
             timeout_s=call.timeout_s,
             bytes_max=self._bytes_max,
+            may_leave=lambda: self._may_act(call, heartbeat),
         )
 
 

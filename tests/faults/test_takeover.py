@@ -91,7 +91,8 @@ def test_a_worker_frozen_past_its_lease_changes_nothing_that_its_successor_wrote
     share(frozen, successor)
     ledger.hold()
     run = mill.start_run(write_rows(tmp_path / "in.csv", rows), "frozen", "--concurrency", "150")
-    until_sync(lambda: len(ledger.open) >= 100 and ledger.of("w0"), within_s=60)
+    ledger.until_open(150)
+    assert ledger.of("w0")
     frozen.freeze()
     asked_by_frozen = len(ledger.of("w0"))
     ledger.release()  # what it asked is answered, into the buffers of a process that stands still

@@ -8,6 +8,7 @@ import json
 import socket
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -18,7 +19,7 @@ from rowmill.streams.adapters import http
 from rowmill.streams.adapters.http import HttpProvider
 from rowmill.streams.adapters.secrets import EnvironmentSecrets
 from rowmill.streams.core.outcomes import Answered, FailureKind, Refused
-from rowmill.streams.ports import Provider, Send
+from rowmill.streams.ports import NotSent, Provider, Send
 from tests.kit.provider import RunningProvider
 from tests.kit.raw_server import RawServer, answer, closing, reset
 from tests.kit.until import until
@@ -85,6 +86,18 @@ async def test_a_request_carries_key_body_and_names(http_provider: HttpProvider)
     }
     assert expected.items() <= first.headers.items()
     assert first.headers["user-agent"].startswith("rowmill/")
+
+
+@pytest.mark.behaviour("R3")
+async def test_nothing_leaves_once_the_owner_may_not_send_any_more(
+    http_provider: HttpProvider,
+) -> None:
+    async with RawServer([answer()]) as server:
+        wanted = send(server.url)
+        with pytest.raises(NotSent):
+            await http_provider.call(replace(wanted, may_leave=lambda: False))
+        assert isinstance(await http_provider.call(wanted), Answered)
+        assert len(server.requests) == 1
 
 
 async def test_a_get_sends_its_input_as_query(http_provider: HttpProvider) -> None:

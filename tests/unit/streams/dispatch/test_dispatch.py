@@ -17,7 +17,7 @@ from rowmill.streams.dispatch.claims import Claims
 from rowmill.streams.dispatch.lanes import Lanes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.dispatch.requests import Requests
-from rowmill.streams.ports import Send
+from rowmill.streams.ports import NotSent, Send
 from rowmill.topics import codec
 from rowmill.topics.contracts import PlayReference, ReceiptEntry, RunOptions, RunRecord, ToolRequest
 from rowmill.topics.views import RunsView
@@ -55,8 +55,12 @@ class FakeProvider:
         self.durable_at_send: list[str | None] = []
         self.answer: Callable[[int], Outcome] = lambda number: Answered({"n": number}, 7, 1.0)
         self.gate: asyncio.Event | None = None
+        self.connects: Callable[[], None] = lambda: None
 
     async def call(self, send: Send) -> Outcome:
+        self.connects()
+        if not send.may_leave():
+            raise NotSent
         self.sends.append(send)
         stored = self.table.writes[-1][1] if self.table.writes else None
         self.durable_at_send.append(

@@ -39,6 +39,21 @@ async def test_a_gate_that_closed_while_the_lease_was_written_keeps_the_request_
     assert role.provider.sends == []
 
 
+@pytest.mark.behaviour("R3")
+async def test_a_gate_that_closed_while_the_connection_was_made_keeps_the_request_back() -> None:
+    """A process may stand still in between: a thawed one sent 25 requests that it had begun."""
+    role = Role()
+    role.provider.connects = lambda: setattr(role, "gate_open", False)
+    role.ask()
+    await settle()
+    assert role.provider.sends == []
+    assert role.stored().attempts == 0
+    role.provider.connects = lambda: None
+    role.gate_open = True
+    await asyncio.sleep(0.15)
+    assert len(role.provider.sends) == 1
+
+
 @pytest.mark.behaviour("R6")
 async def test_an_answer_behind_a_closed_gate_goes_to_the_owner_and_is_not_written_here() -> None:
     role = Role()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from rowmill.streams.core.identity import idempotency_key
 from rowmill.streams.core.outcomes import FailureKind, Outcome, Refused
-from rowmill.streams.core.receipts import Ask, Lease, Receipt
+from rowmill.streams.core.receipts import SENDS_ENDED_BY_DEATH_MAX, Ask, Lease, Receipt
 from tests.property.receipts.broker import Request
 from tests.property.receipts.process import Process, Promise
 
@@ -60,6 +60,11 @@ class Send:
         return told or self.died or self.heartbeat.expired
 
     @property
+    def ended(self) -> bool:
+        """True where its process needs no answer any more."""
+        return self.outcome is not None or self.died or self.heartbeat.expired
+
+    @property
     def not_booked(self) -> bool:
         """True where the provider surely did nothing."""
         return isinstance(self.outcome, Refused) and not self.outcome.maybe_booked
@@ -93,6 +98,8 @@ class Ledger:
             assert earlier.may_be_repeated, "sent again while an earlier send is open or answered"
             assert self.idempotent or earlier.not_booked, "a blind second send"
             assert earlier.idempotency_key == key
+        deaths = sum(earlier.died and earlier.outcome is None for earlier in sends)
+        assert deaths < SENDS_ENDED_BY_DEATH_MAX, "sent again after too many deaths"
         sends.append(Send(receipt.purchase, key, heartbeat, answer))
 
     def _bought(self, key: str, purchase: str) -> None:
@@ -115,6 +122,9 @@ class Ledger:
         before = self.told[receipt.key].get(receipt.purchase)
         if before is not None and before.state == "completed":
             assert receipt == before, "two answers of one purchase"
+        if receipt.state == "failed":
+            for send in self.sends[receipt.purchase]:
+                assert send.ended, "failed while a later send was open"
         self.told[receipt.key][receipt.purchase] = receipt
         if request.force == "all" or (request.force and receipt.state == "failed"):
             assert request.token in receipt.tokens, "a forced ask joined an older purchase"

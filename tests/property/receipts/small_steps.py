@@ -57,6 +57,16 @@ class SmallSteps(RuleBasedStateMachine):
         self, key: str, row: int, forced: tuple[Force | None, str | None], stale: int | None
     ) -> None:
         """A row asks."""
+        self.ask_again(key, row, forced, stale)
+
+    def ask_again(
+        self,
+        key: str,
+        row: int,
+        forced: tuple[Force | None, str | None],
+        stale: int | None = None,
+    ) -> None:
+        """Let a row ask, for the first time or anew."""
         asker = Asker(run=f"run{row % 2}", life=1, row=f"r{row}", call=key)
         self.world.ask(Request(key, asker, *forced, stale_after_ms=stale))
 

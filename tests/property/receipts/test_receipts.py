@@ -8,7 +8,7 @@ R2 says and knows all that rows were told. Hypothesis chooses the steps; at the 
 and every question must be answered. Two things go as they must and not as `streams/dispatch` went
 when this was written, which paid twice: `Claims.came_back` and `Owner.leaving`.
 
-The long form, some 20 minutes, by hand:
+The long form, some ten minutes, by hand:
 
     ROWMILL_TEST_LONG=1 pytest tests/property/receipts --timeout 3600
 """
@@ -22,19 +22,23 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from rowmill.streams.core.commands import Force
 from rowmill.streams.core.receipts import IllegalTransition, Receipt
 from tests.property.receipts.caller import Answer
 from tests.property.receipts.illegal import illegal_from
 from tests.property.receipts.ledger import LEASE_MS
-from tests.property.receipts.small_steps import ANSWER, NUMBER, SmallSteps
+from tests.property.receipts.small_steps import ANSWER, FORCE, KEYS, NUMBER, SmallSteps
 from tests.property.receipts.world import SESSION_MS
 
 LONG = os.environ.get("ROWMILL_TEST_LONG") == "1"
-EXAMPLES = 10_000 if LONG else 60
-STEPS = 80 if LONG else 60
+EXAMPLES = 20_000 if LONG else 120
+STEPS = 80 if LONG else 70
 
 TROUBLES = st.sampled_from(["none", "freeze", "cut", "kill"])
-WAITS = st.sampled_from([0, 9_000, LEASE_MS, 2 * LEASE_MS])
+LEASE_OVER_MS = round(LEASE_MS * 1.1)
+"""After this long it is over on every clock."""
+
+WAITS = st.sampled_from([0, 9_000, LEASE_OVER_MS, 2 * LEASE_MS])
 
 
 class Receipts(SmallSteps):
@@ -42,7 +46,7 @@ class Receipts(SmallSteps):
 
     @rule(
         how=TROUBLES, waits=st.tuples(WAITS, WAITS), answers=st.tuples(*[st.none() | ANSWER] * 2),
-        flush=st.booleans(), calm=st.booleans(),
+        flush=st.booleans(), calm=st.booleans(), forced=FORCE,
     )  # fmt: skip
     def change_owner(
         self,
@@ -51,10 +55,12 @@ class Receipts(SmallSteps):
         answers: tuple[Answer | None, Answer | None],
         flush: bool,
         calm: bool,
+        forced: tuple[Force | None, str | None],
     ) -> None:
         """The owner gets into trouble, the next one takes over; each hears an answer meanwhile.
 
         `calm`: what lies there is read before, so that a healed worker's words are the owner's.
+        At the end the former one is healed: what it says may be of a purchase before `forced`.
         """
         world = self.world
         former = world.present or world.workers[0]
@@ -70,12 +76,41 @@ class Receipts(SmallSteps):
         world.pass_time(waits[1])
         self.go_on()
         self.hear_all(following, answers[1])
+        self.go_on()
+        self.ask_again("k1", 2, forced)
+        self.go_on()
+        self.heal(former)
+        self.go_on()
 
-    @rule(late=ANSWER, wait_ms=WAITS, beats=st.booleans(), last=st.none() | ANSWER)
-    def come_back(self, late: Answer, wait_ms: int, beats: bool, last: Answer | None) -> None:
+    @rule(key=KEYS, row=st.integers(0, 3), times=st.integers(1, 4))
+    def die_again(self, key: str, row: int, times: int) -> None:
+        """The owner dies over what it sent, and over what it sends once it lives again."""
+        self.ask_again(key, row, (None, None))
+        for _ in range(times):
+            owner = self.world.present or self.world.workers[0]
+            self.heal(owner)
+            self.go_on()
+            self.world.kill(owner)
+            self.world.restart(owner)
+            self.go_on()
+
+    @rule(
+        late=ANSWER, early=st.none() | ANSWER, last=st.none() | ANSWER, forced=FORCE,
+        wait_ms=WAITS, beats=st.booleans(),
+    )  # fmt: skip
+    def come_back(
+        self,
+        late: Answer,
+        early: Answer | None,
+        last: Answer | None,
+        forced: tuple[Force | None, str | None],
+        wait_ms: int,
+        beats: bool,
+    ) -> None:
         """An owner that was cut off with an answer comes back, and hands it to itself.
 
-        Then its successor is the owner again, and its own send is open yet.
+        `late`: what it heard. `early`: what its successor hears before it is back, where the row may
+        ask anew then. `last`: what that one hears when it is the owner again.
         """
         world = self.world
         former = world.present or world.workers[0]
@@ -83,12 +118,18 @@ class Receipts(SmallSteps):
         for worker in (former, following):
             self.heal(worker)
             self.go_on()
+        self.ask_again("k1", 1, forced)
+        self.go_on()
         self.trouble(former, "cut")
         self.hear_all(former, late)
         world.pass_time(SESSION_MS)
         world.assign(following, flush=True)
         self.go_on()
-        world.pass_time(LEASE_MS)
+        world.pass_time(LEASE_OVER_MS)
+        self.go_on()
+        self.hear_all(following, early)
+        self.go_on()
+        self.ask_again("k1", 2, forced)
         self.go_on()
         self.heal(former)
         world.assign(former, flush=True)

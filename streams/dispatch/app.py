@@ -120,6 +120,7 @@ class Dispatch:
     async def _ready(self, partitions: set[int]) -> None:
         now = self._clock.monotonic_ms()
         self._recovered_ms.update(dict.fromkeys(partitions, now))
+        self._claims.came_back(partitions)
         self._came.set()
 
     async def _lost(self, partitions: set[int]) -> None:

@@ -126,7 +126,7 @@ class Caller:
         except NotSent:
             return self._unsent(call, lease)
         if not self._claims.goes_on(call):
-            log.info("answer_came_twice", receipt=call.receipt.key)
+            await self._hand_over(call, lease, outcome)
             return "left"
         if isinstance(outcome, Answered):
             receipt = receipts.complete(
@@ -134,6 +134,17 @@ class Caller:
             )
             return await self._settle(call, receipt, heartbeat)
         return await self._refused(call, lane, lease, outcome, heartbeat)
+
+    async def _hand_over(self, call: OpenCall, lease: Lease, outcome: Outcome) -> None:
+        """Nobody waits for this send any more; a paid answer goes to the present owner (R6)."""
+        running = call.receipt
+        if running.final or not isinstance(outcome, Answered):
+            log.info("answer_came_twice", receipt=running.key)
+            return
+        log.warning("settled_by_owner", receipt=running.key, lease=lease.id)
+        now_ms = self._clock.wall_ms()
+        receipt = receipts.complete(running, lease.id, outcome.output, now_ms)
+        await self._mail.settle(call.partition, receipt, lease.id)
 
     def _unsent(self, call: OpenCall, lease: Lease) -> _Next:
         call.receipt = receipts.park(call.receipt, lease.id, reached=False, uses_attempt=False)

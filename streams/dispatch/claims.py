@@ -113,6 +113,19 @@ class Claims:
             if call.partition in partitions and not call.sending:
                 self.forget(call)
 
+    def came_back(self, partitions: set[int]) -> None:
+        """Leave calls in flight that another owner took further while the partition was away.
+
+        Its send may be in flight too: retrying ours beside it would send one purchase twice.
+        """
+        for call in list(self._open.values()):
+            if call.partition in partitions:
+                stored = self._store.get(call.partition, call.receipt.key)
+                known = (call.receipt.purchase, call.receipt.lease)
+                if stored is None or (stored.purchase, stored.lease) != known:
+                    log.info("call_taken_further", receipt=call.receipt.key, tool=call.tool.id)
+                    self.forget(call)
+
     def holds(self, call: OpenCall) -> bool:
         """True while that call is open here: it was not left to another owner meanwhile."""
         return self._open.get(call.receipt.key) is call

@@ -144,8 +144,8 @@ class RoleApp(faust.App):
         self.role_consumer.resume(TP(self.wire_name(topic), partition))
 
     def owns(self, partition: int) -> bool:
-        """True from `on_partitions_ready` until `on_partitions_lost` has returned."""
-        return partition in self.ownership.partitions
+        """True from `on_partitions_ready` until `on_partitions_lost` begins."""
+        return self.ownership.owns(partition)
 
     def epoch(self, partition: int) -> int:
         """Return this owner's epoch of a partition. Raises: NotOwned."""

@@ -57,6 +57,13 @@ class Ownership:
         self._standby_stores: dict[TopicPartition, PartitionStore] = {}
         self._turn = asyncio.Lock()
 
+    def owns(self, partition: int) -> bool:
+        """True while the roles work on a partition.
+
+        It ends before what is on its way is delivered: work that is begun then could not end here.
+        """
+        return partition in self._told
+
     async def assigned(self, tps: set[TP]) -> None:
         """Begin to take over `tps`; returns at once. The group's heartbeat waits for the return."""
         await self.revoked()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from rowmill.streams.core.outcomes import Answered
+from rowmill.streams.core.outcomes import Answered, Outcome
 from rowmill.streams.core.receipts import Lease, complete
 from rowmill.streams.dispatch.heartbeat import Heartbeat
 from rowmill.streams.engine.tables import NotOwned
 from rowmill.topics import codec
-from rowmill.topics.contracts import Renewal, Settlement
+from rowmill.topics.contracts import ReceiptEntry, Renewal, Settlement
 from tests.kit.fake_engine import delivered, settle
 from tests.unit.streams.dispatch.test_dispatch import (
     BROKEN,
@@ -202,3 +203,40 @@ async def test_a_beat_that_is_due_as_the_answer_comes_writes_nothing() -> None:
     assert await heartbeat.keep(call()) == "answer"
     await settle()
     assert beats == []
+
+
+async def taken_further(role: Role, outcome: Outcome) -> None:
+    """Have a call in flight whose partition goes, is sent by another owner, and comes back."""
+    role.provider.gate = asyncio.Event()
+    role.provider.answer = lambda number: outcome
+    role.ask()
+    await settle()
+    sent = role.stored()
+    lose(role)
+    theirs = Lease("theirs", 2, "somebody else", 20_000)
+    role.table.entries[0]["k"] = codec.encode(
+        ReceiptEntry(epoch=2, receipt=replace(sent, lease=theirs))
+    )
+    own_again(role)
+    role.claims.came_back({0})
+    role.provider.gate.set()
+    await role.feed_back()
+
+
+@pytest.mark.behaviour("R4")
+async def test_a_call_that_another_owner_sends_is_not_tried_again_beside_it() -> None:
+    role = Role()
+    await taken_further(role, BROKEN)
+    assert len(role.provider.sends) == 1, "theirs is in flight: a second send would be ours"
+    assert role.stored().lease == Lease("theirs", 2, "somebody else", 20_000)
+
+
+@pytest.mark.behaviour("R6")
+async def test_the_answer_of_a_call_that_another_owner_sends_is_not_thrown_away() -> None:
+    role = Role()
+    await taken_further(role, Answered({"n": 7}, 7, 1.0))
+    assert role.stored().output == {"n": 7}
+    role.ask("r2")
+    await settle()
+    assert role.results[-1].output == {"n": 7}
+    assert len(role.provider.sends) == 1

@@ -105,7 +105,8 @@ class Puppet:
 
     async def lost(self, partitions: set[int]) -> None:
         """Say that partitions are about to go."""
-        say("lost", partitions=sorted(partitions))
+        owned = [partition for partition in sorted(partitions) if self.app.owns(partition)]
+        say("lost", partitions=sorted(partitions), owned=owned)
 
     def obey(self, command: dict[str, Any]) -> None:
         """Do one command."""

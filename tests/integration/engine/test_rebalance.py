@@ -65,6 +65,7 @@ def test_a_delivery_of_an_older_assignment_acknowledges_nothing(
         ),
         within_s=60,
     )
+    assert [one["owned"] for one in worker.of("lost")] == [[]] * len(worker.of("lost"))
     for partition in (0, 1):
         place = worker.tell(
             "ack", topic="rows.input", partition=partition, offset=0, assignment=first

@@ -8,7 +8,7 @@ R2 says and knows all that rows were told. Hypothesis chooses the steps; at the 
 and every question must be answered. Two things go as they must and not as `streams/dispatch` went
 when this was written, which paid twice: `Claims.came_back` and `Owner.leaving`.
 
-The long form, some ten minutes, by hand:
+The long form, some seven minutes, by hand:
 
     ROWMILL_TEST_LONG=1 pytest tests/property/receipts --timeout 3600
 """
@@ -31,7 +31,7 @@ from tests.property.receipts.small_steps import ANSWER, FORCE, KEYS, NUMBER, Sma
 from tests.property.receipts.world import SESSION_MS
 
 LONG = os.environ.get("ROWMILL_TEST_LONG") == "1"
-EXAMPLES = 20_000 if LONG else 120
+EXAMPLES = 10_000 if LONG else 120
 STEPS = 80 if LONG else 70
 
 TROUBLES = st.sampled_from(["none", "freeze", "cut", "kill"])

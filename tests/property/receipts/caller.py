@@ -123,9 +123,12 @@ class Caller:
             call.receipt = receipts.park(call.receipt, lease.id, reached=False, uses_attempt=False)
             return 100
         outcome = yield from self._ask(call, heartbeat)
-        if not self._claims.goes_on(call):
-            return "left"
         now_ms = self._process.clock()
+        if not self._claims.goes_on(call):
+            if not call.receipt.final and isinstance(outcome, Answered):
+                late = receipts.complete(call.receipt, lease.id, outcome.output, now_ms)
+                yield self._owner.mail(Word("settle", late.key, receipt=late, id=lease.id))
+            return "left"
         if isinstance(outcome, Answered):
             receipt = receipts.complete(call.receipt, lease.id, outcome.output, now_ms)
             return (yield from self._settle(call, receipt, heartbeat))

@@ -5,8 +5,7 @@ step by step as the modules of the same names in `streams/dispatch` do, and `bro
 `ledger.py` check each step: a completed receipt stands, a send is repeated only after it failed for
 now, its process died or its lease was lost, under one key; no blind second send; a claim opens what
 R2 says and knows all that rows were told. Hypothesis chooses the steps; at the end all are healed,
-and every question must be answered. Two things go as they must and not as `streams/dispatch` went
-when this was written, which paid twice: `Claims.came_back` and `Owner.leaving`.
+and every question must be answered.
 
 The long form, some seven minutes, by hand:
 

@@ -61,9 +61,11 @@ class Settings(BaseSettings):
     row_open_calls_max: PositiveInt = Field(
         64, description="Open calls of one row; the next waits."
     )
-    row_bytes_max: PositiveInt = Field(900 << 10, description="Encoded size of one row, bytes.")
+    row_bytes_max: PositiveInt = Field(
+        900 << 10, le=900 << 10, description="Encoded size of one row, bytes; a record ends at 1 MB."
+    )
     receipt_bytes_max: PositiveInt = Field(
-        256 << 10, description="Encoded output of one call, bytes."
+        256 << 10, le=900 << 10, description="Encoded output of one call, bytes."
     )
     receipt_wait_s: PositiveFloat = Field(
         900, description="Longest wait for another row's call in flight, unless a call says."

@@ -64,6 +64,7 @@ class RowCalls:
     ) -> OutputT:
         """Ask, or get a receipt's answer: `Tools.execute` of the play's surface."""
         _check_times(tool, timeout_s, wait_s)
+        self._check_declared(tool)
         request = self._request(
             tool,
             self._sendable(tool, to_json(input, f"{tool.id}: input")),
@@ -99,6 +100,18 @@ class RowCalls:
         """The row ended or was cancelled: nobody waits for its open questions any more."""
         if self._open:
             self._asks.withdraw(self._row.run.run, self._row.row, self._open)
+
+    def _check_declared(self, tool: Tool[Any]) -> None:
+        """A tool that the run does not know has no lane: its question would wait without end.
+
+        Raises: CallFailed.
+        """
+        if not any(known.id == tool.id for known in self._row.run.tools):
+            reason = (
+                "the play has no name for this tool: assign it to one, or one of a module that the"
+                " play imports; nothing was called"
+            )
+            raise CallFailed(tool.id, FailureKind.PERMANENT, reason)
 
     def _sendable(self, tool: Tool[Any], question: dict[str, Any]) -> dict[str, Any]:
         """Return a question that may enter a topic. Raises: CallFailed (R9, R10)."""

@@ -94,7 +94,7 @@ class Role:
             run="run", life=life, claim=f"c{life}", instance="i", pid=1, started_at_ms=0,
             updated_at_ms=0, dataset="d",
             play=PlayReference(name="play", path=reference.path, digest=reference.digest),
-            **({"options": RunOptions()} | fields),
+            **({"options": RunOptions(), "tools": self.play.tools} | fields),
         )  # fmt: skip
         held = self.runs.apply("run", codec.encode(record), offset)
         if held is not None:

@@ -245,6 +245,31 @@ async def test_a_run_whose_play_is_not_here_waits(role: Role, tmp_path: Path) ->
     assert role.admission.waiting == 1
 
 
+async def test_a_tool_without_a_name_in_the_play_fails_its_row_with_a_reason(
+    tmp_path: Path,
+) -> None:
+    role = Role(
+        tmp_path,
+        """
+        from rowmill import Dataset, Provider, Tool
+
+        provider = Provider("p", base_url="http://provider.test")
+        hidden = {"company": Tool("p.company", provider, post="/company")}
+
+        async def resolve(row, ctx):
+            return await ctx.tools.execute(hidden["company"], {"symbol": row["id"]})
+
+        rows = Dataset("d", key="id").with_column("company", resolve)
+        """,
+    )
+    role.feed("MMM", 0)
+    await settle()
+    (row,) = role.completed
+    assert row.status == "failed"
+    assert "p.company: permanent: the play has no name for this tool" in row.error
+    assert role.requests == []
+
+
 async def test_questions_wait_for_their_lane_to_be_known(role: Role) -> None:
     lanes, known = dict(role.lanes), role.lanes
     known.clear()

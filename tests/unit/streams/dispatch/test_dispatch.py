@@ -42,8 +42,7 @@ class FakeClock:
     def monotonic_ms(self) -> int:
         return self.now_ms
 
-    def wall_ms(self) -> int:
-        return self.now_ms
+    wall_ms = monotonic_ms
 
 
 class FakeProvider:
@@ -52,7 +51,7 @@ class FakeProvider:
     def __init__(self, table: FakeTable) -> None:
         self.table = table
         self.sends: list[Send] = []
-        self.durable_at_send: list[str | None] = []
+        self.durable_at_send: list[str] = []
         self.answer: Callable[[int], Outcome] = lambda number: Answered({"n": number}, 7, 1.0)
         self.gate: asyncio.Event | None = None
         self.connects: Callable[[], None] = lambda: None
@@ -62,10 +61,8 @@ class FakeProvider:
         if not send.may_leave():
             raise NotSent
         self.sends.append(send)
-        stored = self.table.writes[-1][1] if self.table.writes else None
-        self.durable_at_send.append(
-            codec.decode(ReceiptEntry, stored).receipt.state if stored else None
-        )
+        _, stored = self.table.writes[-1]
+        self.durable_at_send.append(codec.decode(ReceiptEntry, stored).receipt.state)
         number = len(self.sends)
         if self.gate is not None:
             await self.gate.wait()

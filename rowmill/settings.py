@@ -62,7 +62,9 @@ class Settings(BaseSettings):
         64, description="Open calls of one row; the next waits."
     )
     row_bytes_max: PositiveInt = Field(
-        900 << 10, le=900 << 10, description="Encoded size of one row, bytes; a record ends at 1 MB."
+        900 << 10,
+        le=900 << 10,
+        description="Encoded size of one row, bytes; a record ends at 1 MB.",
     )
     receipt_bytes_max: PositiveInt = Field(
         256 << 10, le=900 << 10, description="Encoded output of one call, bytes."

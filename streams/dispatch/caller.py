@@ -120,11 +120,11 @@ class Caller:
         if not self._may_act(call, heartbeat):
             # Compared right before the request leaves: writing may have taken long (a frozen
             # process, a broker away), and a successor may own the partition by now.
-            return self._unsent(call, lease)
+            return self._unsent(call, lease, heartbeat)
         try:
             outcome = await self._ask(call, heartbeat)
         except NotSent:
-            return self._unsent(call, lease)
+            return self._unsent(call, lease, heartbeat)
         if not self._claims.goes_on(call):
             await self._hand_over(call, lease, outcome)
             return "left"
@@ -146,9 +146,32 @@ class Caller:
         receipt = receipts.complete(running, lease.id, outcome.output, now_ms)
         await self._mail.settle(call.partition, receipt, lease.id)
 
-    def _unsent(self, call: OpenCall, lease: Lease) -> _Next:
-        call.receipt = receipts.park(call.receipt, lease.id, reached=False, uses_attempt=False)
+    def _unsent(self, call: OpenCall, lease: Lease, heartbeat: Heartbeat) -> _Next:
+        self._park(call, lease, heartbeat, reached=False, uses_attempt=False)
         return GATE_MS
+
+    def _park(
+        self,
+        call: OpenCall,
+        lease: Lease,
+        heartbeat: Heartbeat,
+        *,
+        reached: bool,
+        uses_attempt: bool,
+    ) -> None:
+        """Park, and make that known where the record can only be ours: the epoch is the lease's.
+
+        Then whoever takes the call over need not wait for a lease, and counts no death (Q6). A
+        partition that is being given up still takes it.
+        """
+        call.receipt = receipts.park(
+            call.receipt, lease.id, reached=reached, uses_attempt=uses_attempt
+        )
+        alive = self._ownership.gate() and not heartbeat.expired
+        if alive and self._claims.goes_on(call):
+            with suppress(NotOwned):
+                if self._same_epoch(call.partition, lease):
+                    self._store.put(call.partition, call.receipt)
 
     async def _refused(
         self, call: OpenCall, lane: Lane, lease: Lease, outcome: Refused, heartbeat: Heartbeat
@@ -158,13 +181,8 @@ class Caller:
         if outcome.waits:
             self._hold(lane, outcome, step)
         if isinstance(step, RetryAt):
-            call.receipt = receipts.park(
-                call.receipt, lease.id, reached=outcome.reached, uses_attempt=step.uses_attempt
-            )
-            if self._may_act(call, heartbeat):
-                # Known as parked, not as cut off by a death: whoever takes it over need not wait
-                # for a lease, and counts no death (Q6).
-                self._store.put(call.partition, call.receipt)
+            reached, uses = outcome.reached, step.uses_attempt
+            self._park(call, lease, heartbeat, reached=reached, uses_attempt=uses)
             return step.delay_ms
         message = step.message
         if step.kind in (FailureKind.TOO_LARGE, FailureKind.SECRET):

@@ -165,7 +165,9 @@ class Ownership:
         """
         try:
             async with asyncio.timeout(SETTLE_WITHIN_S):
-                await cast(StrictProducer, self._app.producer).flush()
+                producer = cast(StrictProducer, self._app.producer)
+                await producer.flush()
+                await producer.flush()  # what the first brought answers to may have written more
                 for table in self._tables:
                     table.store_acknowledged()
                 await consumer.commit()

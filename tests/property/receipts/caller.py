@@ -120,7 +120,7 @@ class Caller:
         if not self._claims.goes_on(call):
             return "left"
         if not self._may_act(heartbeat):
-            call.receipt = receipts.park(call.receipt, lease.id, reached=False, uses_attempt=False)
+            self._park(call, heartbeat, reached=False, uses_attempt=False)
             return 100
         outcome = yield from self._ask(call, heartbeat)
         now_ms = self._process.clock()
@@ -147,11 +147,8 @@ class Caller:
         step = self._after(call, outcome)
         lease, now_ms = heartbeat.lease, self._process.clock()
         if isinstance(step, RetryAt):
-            call.receipt = receipts.park(
-                call.receipt, lease.id, reached=outcome.reached, uses_attempt=step.uses_attempt
-            )
-            if self._may_act(heartbeat):
-                self._owner.put(call.receipt)
+            reached, uses = outcome.reached, step.uses_attempt
+            self._park(call, heartbeat, reached=reached, uses_attempt=uses)
             return step.delay_ms
         failure = Failure(step.kind, step.message)
         receipt = receipts.fail(call.receipt, lease.id, failure, now_ms, reached=outcome.reached)
@@ -201,6 +198,15 @@ class Caller:
                 call.sending = False
                 self._claims.go_on(call)
         return late
+
+    def _park(self, call: Call, heartbeat: Heartbeat, *, reached: bool, uses_attempt: bool) -> None:
+        lease = heartbeat.lease
+        call.receipt = receipts.park(
+            call.receipt, lease.id, reached=reached, uses_attempt=uses_attempt
+        )
+        alive = self._owner.gate() and not heartbeat.expired
+        if alive and self._claims.goes_on(call) and self._owner.epoch == lease.epoch:
+            self._owner.put(call.receipt)
 
     def _may_act(self, heartbeat: Heartbeat) -> bool:
         return self._owner.owns and self._owner.gate() and not heartbeat.expired

@@ -240,3 +240,24 @@ async def test_the_answer_of_a_call_that_another_owner_sends_is_not_thrown_away(
     await settle()
     assert role.results[-1].output == {"n": 7}
     assert len(role.provider.sends) == 1
+
+
+@pytest.mark.behaviour("Q6")
+async def test_a_call_not_sent_because_its_partition_goes_is_no_death_for_the_next_owner() -> None:
+    role = Role()
+    role.app.hold = True
+    role.ask()
+    await settle()
+    assert role.stored().state == "running"
+    leaving = set(role.app.owned)
+    role.claims._ownership = role.caller._ownership = replace(
+        role.caller._ownership, owns=lambda partition: partition not in leaving
+    )
+    role.app.release()
+    await settle()
+    assert role.provider.sends == []
+    assert (role.stored().state, role.stored().sends) == ("queued", 0)
+    successor = Role(table=role.table)
+    successor.ask()
+    await settle(10)
+    assert (successor.stored().deaths, successor.stored().sends) == (0, 1)

@@ -123,7 +123,7 @@ def test_rolling_restarts_and_scaling_under_load_repeat_no_call(
     """Every fourth call is far longer than a lease."""
     long_s = 60.0 if LONG else 6.0
     ledger.latency_of = lambda call: long_s if call.number % 4 == 0 else 1.0
-    rows = numbered(400)
+    rows = numbered(1_200)  # more than all restarts take on a busy machine; the rest goes quickly
     first = dispatch(mill, 0)
     first.ready()
     run = mill.start_run(write_rows(tmp_path / "in.csv", rows), "rolling", "--concurrency", "16")

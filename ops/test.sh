@@ -33,7 +33,7 @@ unit() { tests unit -n 2; }
 property() { tests property && tests simulation && tests conformance; }
 # Mostly waiting for processes to start and die, so more of them than cores; each has its own broker.
 integration() { say_broker && tests integration -n 4 --dist worksteal; }
-faults() { say_broker && tests faults -n 4 --dist worksteal; }
+faults() { say_broker && tests faults -n 3 --dist worksteal; }
 docs() { run_tests --doctest-modules rowmill && tests docs; }
 containers() { bash ops/compose/containers.sh; }
 

@@ -21,6 +21,7 @@ from tests.faults.asking import (
     dispatch,
     numbered,
     share,
+    write_play,
     write_rows,
 )
 from tests.faults.topic import end_of, epochs_fell, read
@@ -126,7 +127,9 @@ def test_rolling_restarts_and_scaling_under_load_repeat_no_call(
     rows = numbered(1_200)  # more than all restarts take on a busy machine; the rest goes quickly
     first = dispatch(mill, 0)
     first.ready()
-    run = mill.start_run(write_rows(tmp_path / "in.csv", rows), "rolling", "--concurrency", "16")
+    input_ = write_rows(tmp_path / "in.csv", rows)
+    play = write_play(tmp_path / "plays", "patient", tool_options=f"timeout_s={2 * long_s}")
+    run = mill.start_run(input_, "rolling", "--concurrency", "16", play=play)
     ledger.until_open(10)
     workers = [first, dispatch(mill, 1), dispatch(mill, 2)]
     share(*workers)

@@ -15,6 +15,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+RECORD_BYTES_MAX = 900 << 10
+"""Bytes of one value in a record: with key, headers and batch it stays under Kafka's 1 MB."""
+
 
 class Settings(BaseSettings):
     """What one process of Rowmill runs with. Frozen: pass it on, never change it."""
@@ -62,12 +65,10 @@ class Settings(BaseSettings):
         64, description="Open calls of one row; the next waits."
     )
     row_bytes_max: PositiveInt = Field(
-        900 << 10,
-        le=900 << 10,
-        description="Encoded size of one row, bytes; a record ends at 1 MB.",
+        RECORD_BYTES_MAX, le=RECORD_BYTES_MAX, description="Encoded size of one row, bytes."
     )
     receipt_bytes_max: PositiveInt = Field(
-        256 << 10, le=900 << 10, description="Encoded output of one call, bytes."
+        256 << 10, le=RECORD_BYTES_MAX, description="Encoded output of one call, bytes."
     )
     receipt_wait_s: PositiveFloat = Field(
         900, description="Longest wait for another row's call in flight, unless a call says."

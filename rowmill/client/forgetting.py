@@ -13,14 +13,12 @@ from rowmill.client.receipts import Brief, Newest, brief
 from rowmill.settings import Settings
 from rowmill.streams.adapters.log_reader import LogReader, LogRecord
 from rowmill.streams.adapters.log_writer import LogWriter
+from rowmill.streams.core.receipts import CHUNK_KEYS
 from rowmill.topics.catalogue import LANES, RECEIPTS_CHANGELOG, TOOL_REQUESTS
 from rowmill.topics.codec import encode, headers
 from rowmill.topics.contracts import Forget
 from rowmill.topics.places import partition_of
 from rowmill.topics.views import LanesView
-
-CHUNK_KEYS = 1_000
-"""Keys asked for at once (R7)."""
 
 ANSWER_S = 10.0
 """Longest wait for the owners of one chunk: an idle worker takes a wish in well under a second."""

@@ -25,6 +25,9 @@ State = Literal["queued", "pending", "running", "completed", "failed", "skipped"
 TOKENS_KEPT = 16
 """Force tokens a receipt remembers (R2): a replay of a forced run is answered, not bought again."""
 
+CHUNK_KEYS = 1_000
+"""Receipts asked for, or deleted, at once (R7)."""
+
 SENDS_ENDED_BY_DEATH_MAX = 3
 """Sends of one purchase that may end in their worker's death; then the outcome is unknown."""
 

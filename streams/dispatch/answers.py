@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rowmill.streams.core.outcomes import FailureKind
 from rowmill.streams.core.receipts import Receipt
 from rowmill.streams.dispatch.calls import Waiter
@@ -26,19 +28,10 @@ class Answers:
 
     def still_running(self, receipt: Receipt, waiter: Waiter, epoch: int) -> None:
         """Tell one waiter that its wait ran out (R5). The receipt stays as it is."""
-        asker, kind = waiter.asker, FailureKind.STILL_RUNNING
-        result = ProviderResult(
-            run=asker.run,
-            life=asker.life,
-            row=asker.row,
-            call=asker.call,
-            receipt=receipt.key,
-            tool=receipt.tool,
-            provider=receipt.provider,
-            status="failed",
-            error=CallError(kind=kind, message="wait_s ran out; a rerun finds the answer"),
-            epoch=epoch,
+        error = CallError(
+            kind=FailureKind.STILL_RUNNING, message="wait_s ran out; a rerun finds the answer"
         )
+        result = _result(receipt, waiter, epoch, status="failed", error=error)
         self._send(result, waiter)
 
     def _send(self, result: ProviderResult, waiter: Waiter) -> None:
@@ -67,6 +60,21 @@ def result_of(receipt: Receipt, waiter: Waiter, epoch: int) -> ProviderResult:
         error = CallError(
             kind=failure.kind, message=failure.message, status_code=failure.status_code
         )
+    return _result(
+        receipt,
+        waiter,
+        epoch,
+        status=receipt.state,  # final, by the caller's word
+        output=receipt.output,
+        error=error,
+        reused=not bought,
+        sends=receipt.sends if bought else 0,
+        cost=receipt.cost if bought and receipt.state == "completed" else 0,
+    )
+
+
+def _result(receipt: Receipt, waiter: Waiter, epoch: int, **told: Any) -> ProviderResult:
+    asker = waiter.asker
     return ProviderResult.model_construct(
         run=asker.run,
         life=asker.life,
@@ -75,11 +83,6 @@ def result_of(receipt: Receipt, waiter: Waiter, epoch: int) -> ProviderResult:
         receipt=receipt.key,
         tool=receipt.tool,
         provider=receipt.provider,
-        status=receipt.state,  # type: ignore[arg-type]  # final, by the caller's word
-        output=receipt.output,
-        error=error,
-        reused=not bought,
-        sends=receipt.sends if bought else 0,
-        cost=receipt.cost if bought and receipt.state == "completed" else 0,
         epoch=epoch,
+        **told,
     )

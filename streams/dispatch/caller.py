@@ -120,20 +120,20 @@ class Caller:
         if not self._may_act(call, heartbeat):
             # Compared right before the request leaves: writing may have taken long (a frozen
             # process, a broker away), and a successor may own the partition by now.
-            return self._unsent(call, lease, heartbeat)
+            return self._unsent(call, heartbeat)
         try:
             outcome = await self._ask(call, heartbeat)
         except NotSent:
-            return self._unsent(call, lease, heartbeat)
+            return self._unsent(call, heartbeat)
         if not self._claims.goes_on(call):
-            await self._hand_over(call, lease, outcome)
+            await self._hand_over(call, heartbeat.lease, outcome)
             return "left"
         if isinstance(outcome, Answered):
             receipt = receipts.complete(
                 call.receipt, lease.id, outcome.output, self._clock.wall_ms()
             )
             return await self._settle(call, receipt, heartbeat)
-        return await self._refused(call, lane, lease, outcome, heartbeat)
+        return await self._refused(call, lane, outcome, heartbeat)
 
     async def _hand_over(self, call: OpenCall, lease: Lease, outcome: Outcome) -> None:
         """Nobody waits for this send any more; a paid answer goes to the present owner (R6)."""
@@ -141,29 +141,27 @@ class Caller:
         if running.final or not isinstance(outcome, Answered):
             log.info("answer_came_twice", receipt=running.key)
             return
-        log.warning("settled_by_owner", receipt=running.key, lease=lease.id)
         now_ms = self._clock.wall_ms()
         receipt = receipts.complete(running, lease.id, outcome.output, now_ms)
-        await self._mail.settle(call.partition, receipt, lease.id)
+        await self._send_to_owner(call.partition, receipt, lease)
 
-    def _unsent(self, call: OpenCall, lease: Lease, heartbeat: Heartbeat) -> _Next:
-        self._park(call, lease, heartbeat, reached=False, uses_attempt=False)
+    async def _send_to_owner(self, partition: int, receipt: Receipt, lease: Lease) -> None:
+        log.info("settled_by_owner", receipt=receipt.key, lease=lease.id)
+        await self._mail.settle(partition, receipt, lease.id)
+
+    def _unsent(self, call: OpenCall, heartbeat: Heartbeat) -> _Next:
+        self._park(call, heartbeat, reached=False, uses_attempt=False)
         return GATE_MS
 
     def _park(
-        self,
-        call: OpenCall,
-        lease: Lease,
-        heartbeat: Heartbeat,
-        *,
-        reached: bool,
-        uses_attempt: bool,
+        self, call: OpenCall, heartbeat: Heartbeat, *, reached: bool, uses_attempt: bool
     ) -> None:
         """Park, and make that known where the record can only be ours: the epoch is the lease's.
 
         Then whoever takes the call over need not wait for a lease, and counts no death (Q6). A
         partition that is being given up still takes it.
         """
+        lease = heartbeat.lease
         call.receipt = receipts.park(
             call.receipt, lease.id, reached=reached, uses_attempt=uses_attempt
         )
@@ -174,22 +172,21 @@ class Caller:
                     self._store.put(call.partition, call.receipt)
 
     async def _refused(
-        self, call: OpenCall, lane: Lane, lease: Lease, outcome: Refused, heartbeat: Heartbeat
+        self, call: OpenCall, lane: Lane, outcome: Refused, heartbeat: Heartbeat
     ) -> _Next:
         """Decide on a send that gave no answer: again, or failed."""
         step = self._after(call, outcome)
         if outcome.waits:
             self._hold(lane, outcome, step)
         if isinstance(step, RetryAt):
-            reached, uses = outcome.reached, step.uses_attempt
-            self._park(call, lease, heartbeat, reached=reached, uses_attempt=uses)
+            self._park(call, heartbeat, reached=outcome.reached, uses_attempt=step.uses_attempt)
             return step.delay_ms
         message = step.message
         if step.kind in (FailureKind.TOO_LARGE, FailureKind.SECRET):
             message = f'receipt "{call.receipt.key}": {message}'
         receipt = receipts.fail(
             call.receipt,
-            lease.id,
+            heartbeat.lease.id,
             Failure(step.kind, message, outcome.status_code),
             self._clock.wall_ms(),
             reached=outcome.reached,
@@ -200,11 +197,6 @@ class Caller:
         """Write a final receipt where we may, else hand it to the present owner (R6)."""
         running = call.receipt
         if self._may_act(call, heartbeat):
-            if running.lease is not None and not self._same_epoch(call.partition, running.lease):
-                late = self._beside_stored(call, receipt, running.lease)
-                if late is None:
-                    return "settled" if call.receipt.final else "left"
-                receipt = late
             call.receipt = receipt
             with suppress(NotOwned):
                 await self._store.put(call.partition, receipt)
@@ -213,9 +205,7 @@ class Caller:
             # Writing took so long that a successor may own the partition: it decides, since what
             # was written here may be too late (a broker that was away, a frozen process).
             call.receipt = running
-        if running.lease is not None:
-            log.warning("settled_by_owner", receipt=receipt.key, lease=running.lease.id)
-            await self._mail.settle(call.partition, receipt, running.lease.id)
+        await self._send_to_owner(call.partition, receipt, heartbeat.lease)
         return "left"
 
     def _same_epoch(self, partition: int, lease: Lease) -> bool:
@@ -228,32 +218,24 @@ class Caller:
             return None
         return stored
 
-    def _beside_stored(self, call: OpenCall, receipt: Receipt, lease: Lease) -> Receipt | None:
-        """Return what to write of an outcome whose partition had another owner meanwhile (R6).
+    def _may_write(self, partition: int, lease: Lease) -> bool:
+        """Whether this process is surely the owner, and has been since the lease was written.
 
-        None where the stored receipt stands: it becomes the call's, and an open one goes on.
+        After an older epoch of its own it is a former owner like any other (R6).
         """
-        stored = self._stored(call)
-        if stored is None:
-            return receipt
-        late = receipts.settle_late(stored, receipt, lease.id)
-        if late is None:
-            call.receipt = stored
-            if not stored.final:
-                call.sending = False
-                self._claims.go_on(call)
-        return late
+        own = self._ownership
+        return own.owns(partition) and own.gate() and self._same_epoch(partition, lease)
 
     def _may_act(self, call: OpenCall, heartbeat: Heartbeat) -> bool:
-        """Whether this process is surely the owner, under a lease that surely lives."""
-        own = self._ownership
-        return own.owns(call.partition) and own.gate() and not heartbeat.expired
+        """Whether a lease of this process is surely in force."""
+        return self._may_write(call.partition, heartbeat.lease) and not heartbeat.expired
 
     async def _renew(self, call: OpenCall) -> None:
         """Write the lease again, or tell the present owner that the call goes on."""
         if not self._claims.goes_on(call):
             return
-        if self._ownership.owns(call.partition) and self._ownership.gate():
+        lease = call.receipt.lease
+        if lease is not None and self._may_write(call.partition, lease):
             await self._store.put(call.partition, call.receipt)
         else:
             await self._mail.renew(call.partition, call.receipt)

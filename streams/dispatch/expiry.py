@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import structlog
 
+from rowmill.streams.core.receipts import CHUNK_KEYS
 from rowmill.streams.dispatch.claims import Claims
 from rowmill.streams.dispatch.owner import Ownership, ReceiptStore
 from rowmill.streams.engine.tables import NotOwned
@@ -20,9 +21,6 @@ log = structlog.get_logger(__name__)
 
 SWEEP_EVERY_S = 3600.0
 """A time to live is counted in days, so an hour more does not matter."""
-
-KEYS_AT_ONCE = 1_000
-"""Deletions that may wait for the broker (R7)."""
 
 LOOK_AT_ONCE = 100
 """Receipts that are decoded before others have a turn: some milliseconds."""
@@ -73,7 +71,7 @@ class Expiry:
                 gone = self._claims.expire(partition, receipt.key, before_ms)
                 if gone is not None:
                     waiting.append(gone)
-            if len(waiting) >= KEYS_AT_ONCE:
+            if len(waiting) >= CHUNK_KEYS:
                 deleted += await _durable(waiting)
             if number % LOOK_AT_ONCE == 0:
                 await asyncio.sleep(0)

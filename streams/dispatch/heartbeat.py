@@ -46,7 +46,7 @@ class Heartbeat:
         self, lease: Lease, renew: Callable[[], Awaitable[None]], clock: Clock, sent_ms: int
     ) -> None:
         """`sent_ms`: own monotonic clock when the lease was written."""
-        self._lease = lease
+        self.lease = lease
         self._renew = renew
         self._clock = clock
         self._confirmed_ms = sent_ms
@@ -61,13 +61,13 @@ class Heartbeat:
         return self._left_ms() <= 0
 
     def _left_ms(self) -> float:
-        ends_ms = self._confirmed_ms + self._lease.duration_ms * (1 - ALLOWANCE)
+        ends_ms = self._confirmed_ms + self.lease.duration_ms * (1 - ALLOWANCE)
         return ends_ms - self._clock.monotonic_ms()
 
     async def keep(self, call: Awaitable[T]) -> T:
         """Await `call` with the lease kept. Raises: LeaseLost, and whatever `call` raises."""
         self._call = asyncio.current_task()
-        self._later(self._lease.duration_ms / BEATS_PER_LEASE)
+        self._later(self.lease.duration_ms / BEATS_PER_LEASE)
         try:
             return await call
         except asyncio.CancelledError:
@@ -92,30 +92,30 @@ class Heartbeat:
             return
         if self.expired:
             self._lost = True
-            log.error("lease_lost", lease=self._lease.id, duration_ms=self._lease.duration_ms)
+            log.error("lease_lost", lease=self.lease.id, duration_ms=self.lease.duration_ms)
             self._call.cancel()
             return
         if self._beat is None:
             self._beat = asyncio.get_running_loop().create_task(self._try())
-        self._later(min(self._lease.duration_ms / RETRIES_PER_LEASE, max(1.0, self._left_ms())))
+        self._later(min(self.lease.duration_ms / RETRIES_PER_LEASE, max(1.0, self._left_ms())))
 
     async def _try(self) -> None:
         sent_ms = self._clock.monotonic_ms()
         renewal = asyncio.ensure_future(self._renew())
-        wait_s = self._lease.duration_ms * TRY_PART / 1000
+        wait_s = self.lease.duration_ms * TRY_PART / 1000
         try:
             await asyncio.wait_for(asyncio.shield(renewal), wait_s)
         except asyncio.CancelledError:
             renewal.cancel()
             raise
         except Exception as error:  # noqa: BLE001 - any fault means: not renewed, tried again
-            log.warning("heartbeat_missed", lease=self._lease.id, reason=repr(error))
+            log.warning("heartbeat_missed", lease=self.lease.id, reason=repr(error))
             renewal.add_done_callback(lambda done: self._came_late(done, sent_ms))
         else:
             self._confirmed_ms = max(self._confirmed_ms, sent_ms)
             if self._timer is not None and self._call is not None:
                 self._timer.cancel()
-                self._later(self._lease.duration_ms / BEATS_PER_LEASE)
+                self._later(self.lease.duration_ms / BEATS_PER_LEASE)
         finally:
             self._beat = None
 

@@ -45,7 +45,6 @@ class Ownership:
 
     def __init__(self, app: RoleApp) -> None:
         self._app = app
-        self.partitions: set[int] = set()
         self.epochs: dict[int, int] = {}
         self.ready = asyncio.Event()
         self._taking: asyncio.Task[None] | None = None
@@ -85,7 +84,6 @@ class Ownership:
             consumer.end()
             intake.clear_queues()
             self._close_stores()
-            self.partitions = set()
             self.epochs = {}
 
     async def _take_over(self, tps: set[TP]) -> None:
@@ -93,7 +91,6 @@ class Ownership:
             partitions = {tp.partition for tp in tps}
             if tps:
                 await self._recover(partitions)
-                self.partitions = partitions
                 await self._raise_epochs(partitions)
                 self._told = set(partitions)
                 await self._tell(self._app.on_partitions_ready, partitions)

@@ -13,7 +13,7 @@ from rowmill.topics.contracts import RunRecord
 
 @dataclass(slots=True, eq=False)
 class OpenRow:
-    """A row that holds a slot. `deliveries`: its record, and redelivered copies of it.
+    """A row whose ending is not durable yet. `deliveries`: its record, and redelivered copies of it.
 
     `again`: it failed under an older command of the run, and runs once more. `later`: copies that a
     newer command fed while this one was open; they are judged once it has ended. `retained`: its

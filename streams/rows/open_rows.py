@@ -249,7 +249,8 @@ class OpenRows:
         self._close(row)
         for copy in row.later:
             self._offer_again(copy)
-        self._slot_free()
+        if not row.retained:
+            self._slot_free()
 
     def _close(self, row: OpenRow) -> None:
         if not row.closed:

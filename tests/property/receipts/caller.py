@@ -78,10 +78,11 @@ class Caller:
         self._renew(call).then(confirmed)
 
     def _renew(self, call: Call) -> Promise:
-        if self._owner.owns and self._owner.gate():
+        lease = call.receipt.lease
+        assert lease is not None
+        if self._may_write(lease):
             return self._owner.put(call.receipt)
-        assert call.receipt.lease is not None
-        return self._owner.mail(Word("renew", call.receipt.key, id=call.receipt.lease.id))
+        return self._owner.mail(Word("renew", call.receipt.key, id=lease.id))
 
     def _end(self, call: Call, outcome: Outcome) -> None:
         send, call.send = call.send, None
@@ -167,11 +168,6 @@ class Caller:
     def _settle(self, call: Call, receipt: Receipt, heartbeat: Heartbeat) -> Steps[Next]:
         running, lease = call.receipt, heartbeat.lease
         if self._may_act(heartbeat):
-            if self._owner.epoch != lease.epoch:
-                late = self._beside_stored(call, receipt, lease)
-                if late is None:
-                    return "settled" if call.receipt.final else "left"
-                receipt = late
             call.receipt = receipt
             try:
                 yield self._owner.put(receipt)
@@ -187,18 +183,6 @@ class Caller:
         stored = self._owner.get(call.receipt.key)
         return stored if stored and stored.purchase == call.receipt.purchase else None
 
-    def _beside_stored(self, call: Call, receipt: Receipt, lease: Lease) -> Receipt | None:
-        stored = self._stored(call)
-        if stored is None:
-            return receipt
-        late = receipts.settle_late(stored, receipt, lease.id)
-        if late is None:
-            call.receipt = stored
-            if not stored.final:
-                call.sending = False
-                self._claims.go_on(call)
-        return late
-
     def _park(self, call: Call, heartbeat: Heartbeat, *, reached: bool, uses_attempt: bool) -> None:
         lease = heartbeat.lease
         call.receipt = receipts.park(
@@ -209,4 +193,7 @@ class Caller:
             self._owner.put(call.receipt)
 
     def _may_act(self, heartbeat: Heartbeat) -> bool:
-        return self._owner.owns and self._owner.gate() and not heartbeat.expired
+        return self._may_write(heartbeat.lease) and not heartbeat.expired
+
+    def _may_write(self, lease: Lease) -> bool:
+        return self._owner.owns and self._owner.gate() and self._owner.epoch == lease.epoch

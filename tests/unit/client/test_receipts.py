@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from rowmill.client import receipts as receipts_module
-from rowmill.client.forgetting import CHUNK_KEYS, chunks
+from rowmill.client.forgetting import chunks
 from rowmill.client.receipts import Newest, brief, list_receipts
 from rowmill.settings import Settings
 from rowmill.streams.adapters.log_reader import LogRecord
 from rowmill.streams.core.outcomes import FailureKind
-from rowmill.streams.core.receipts import Failure, Receipt, State
+from rowmill.streams.core.receipts import CHUNK_KEYS, Failure, Receipt, State
 from rowmill.topics.codec import encode
 from rowmill.topics.contracts import ReceiptEntry
 

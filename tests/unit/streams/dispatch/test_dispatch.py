@@ -339,7 +339,7 @@ async def test_what_was_not_sent_is_left_to_the_next_owner_and_what_was_sent_goe
     role.app.epoch_number = 2
     again = role.ask("r1", "k1")
     role.provider.gate.set()
-    await settle(10)
+    await role.feed_back()
     assert len(role.provider.sends) == 1, "the redelivered request joined the call in flight"
     assert again.acked
     assert not queued.acked

@@ -209,9 +209,10 @@ async def test_an_answer_writes_over_no_receipt_that_a_successor_completed_meanw
     role.table.entries[0]["k"] = codec.encode(ReceiptEntry(epoch=2, receipt=done))
     role.app.owned.add(0)
     role.app.epoch_number = 3
+    role.claims.came_back({0})
     again = role.ask("r1")
     role.provider.gate.set()
-    await settle(10)
+    await role.feed_back()
     assert role.stored().output == {"successor": 1}
     assert role.results[-1].output == {"successor": 1}
     assert again.acked

@@ -99,6 +99,9 @@ class Settings(BaseSettings):
     producer_linger_ms: PositiveInt = Field(1, description="Wait for a batch of records to fill.")
     loop_lag_max_s: PositiveFloat = Field(30, description="The watchdog ends a process past this.")
 
+    history: Path | None = Field(
+        None, description="Folder for a history of events, for fault tests; unset: none is kept."
+    )
     log: Literal["debug", "info", "warning", "error"] = "info"
 
     @classmethod

@@ -63,6 +63,18 @@ class Secrets(Protocol):
         ...
 
 
+class Note(Protocol):
+    """Where a process writes what it did: events and fields as in docs/history.md."""
+
+    def __call__(self, event: str, **fields: object) -> None:
+        """Write one event."""
+        ...
+
+
+def silent(event: str, **fields: object) -> None:
+    """Fulfil `Note` where no history is kept."""
+
+
 class Clock(Protocol):
     """Time, passed in everywhere."""
 

@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -17,6 +18,7 @@ import msgspec
 
 from rowmill.ops.provider import answers
 from rowmill.ops.provider.book import Book, Window
+from rowmill.streams.ports import Note, silent
 
 Scope = dict[str, Any]
 Message = dict[str, Any]
@@ -53,8 +55,9 @@ class Behaviour:
 class PracticeProvider:
     """The ASGI application and its book."""
 
-    def __init__(self, behaviour: Behaviour) -> None:
+    def __init__(self, behaviour: Behaviour, note: Note = silent) -> None:
         self._behaviour = behaviour
+        self._note = note
         self._operations: dict[str, Callable[[dict[str, Any]], Any]] = {
             "/company": lambda question: answers.company(_text(question, "symbol")),
             "/domain": lambda question: answers.domain(_text(question, "company")),
@@ -108,13 +111,15 @@ class PracticeProvider:
                     _error(f"more than {self._behaviour.rate} requests in a second"),
                 )
             else:
-                answer = await self._admit(operation, scope, receive, book)
+                answer = await self._admit(operation, scope, receive, book, key)
             status, output = answer
             if status == 200:
                 book.book(key)
+                self._note("booked", key=key)
             await _answer(send, status, output, headers)
         finally:
             book.leave(status)
+            self._note("replied", key=key, status="gone" if status == _CLIENT_GONE else status)
 
     async def _admit(
         self,
@@ -122,6 +127,7 @@ class PracticeProvider:
         scope: Scope,
         receive: Receive,
         book: Book,
+        key: str,
     ) -> Answer:
         self._admitted += 1
         fails = self._behaviour.fail_every and self._admitted % self._behaviour.fail_every == 0
@@ -129,6 +135,9 @@ class PracticeProvider:
             question = await _question(scope, receive)
             content = msgspec.json.encode(question, order="deterministic")
             asked = book.questions.ask(scope["path"], content)
+            if self._note is not silent:
+                digest = blake2b(content, digest_size=8).hexdigest()
+                self._note("arrived", key=key, tool=scope["path"], digest=digest)
             if self._behaviour.latency_ms:
                 await asyncio.sleep(self._behaviour.latency_ms / 1000)
             if fails:

@@ -14,6 +14,7 @@ import uvloop
 
 from rowmill.errors import InfrastructureError
 from rowmill.ops.provider.app import Behaviour, PracticeProvider
+from rowmill.streams.ports import Note, silent
 
 HOST = "127.0.0.1"
 """It answers anybody who asks and keeps nothing secret, so it stays on this machine."""
@@ -47,18 +48,18 @@ def listen(port: int) -> socket.socket:
         ) from error
 
 
-def serve(port: int, behaviour: Behaviour) -> None:
+def serve(port: int, behaviour: Behaviour, note: Note = silent) -> None:
     """Serve until SIGINT or SIGTERM; prints the address once it answers.
 
     Raises: PortTaken and InfrastructureError as `listen`.
     """
     with listen(port) as listener:
-        uvloop.run(_serve(listener, behaviour))
+        uvloop.run(_serve(listener, behaviour, note))
 
 
-async def _serve(listener: socket.socket, behaviour: Behaviour) -> None:
+async def _serve(listener: socket.socket, behaviour: Behaviour, note: Note) -> None:
     config = uvicorn.Config(
-        PracticeProvider(behaviour),
+        PracticeProvider(behaviour, note),
         http="httptools",
         ws="none",
         lifespan="off",

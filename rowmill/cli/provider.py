@@ -42,5 +42,8 @@ def serve(
     # Here, so that the other commands need not load a web server.
     from rowmill.ops.provider.app import Behaviour
     from rowmill.ops.provider.server import serve as serve_practice_provider
+    from rowmill.settings import Settings
+    from rowmill.streams.adapters.history import history_of
 
-    serve_practice_provider(port, Behaviour(latency_ms, rate, fail_every, batch_max))
+    behaviour = Behaviour(latency_ms, rate, fail_every, batch_max)
+    serve_practice_provider(port, behaviour, history_of(Settings(), "provider"))

@@ -19,6 +19,7 @@ from rowmill.client.source import Source
 from rowmill.client.viewed_log import ViewedLog
 from rowmill.errors import InfrastructureError
 from rowmill.settings import Settings
+from rowmill.streams.adapters.history import history_of
 from rowmill.streams.adapters.log_writer import LogWriter
 from rowmill.streams.core.accounting import Counts
 from rowmill.streams.ports import Clock
@@ -148,6 +149,7 @@ class Drive:
             dataset=self._record.dataset,
             row_bytes_max=self._means.settings.row_bytes_max,
             on_fed=self._note_fed,
+            note=history_of(self._means.settings, "main"),
         )
         await feeder.feed(source.pages(), source.digests)
         await self._means.life.write(sealed_total=source.total)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aiokafka.structs import RecordMetadata
+
 from rowmill.errors import InputError, UsageError
 from rowmill.streams.adapters.log_writer import LogWriter
 from rowmill.streams.core.identity import canonical, refused_row_id
+from rowmill.streams.ports import Note, silent
 from rowmill.topics.catalogue import ROWS_INPUT
 from rowmill.topics.codec import encode, headers
 from rowmill.topics.contracts import RowInput
@@ -76,6 +80,7 @@ class Feeder:
     dataset: str
     row_bytes_max: int
     on_fed: Callable[[int], None]
+    note: Note = silent
     fed: int = 0
 
     async def feed(self, pages: Pages, digests: Sequence[str]) -> None:
@@ -106,7 +111,21 @@ class Feeder:
         found = headers(
             record, id_=f"{self.run}/{index}", source=f"rowmill/run/{self.run}", run=self.run
         )
-        await self.writer.send(ROWS_INPUT, record.row, value, headers=found)
+        sent = await self.writer.send(ROWS_INPUT, record.row, value, headers=found)
+        if self.note is not silent:
+            sent.add_done_callback(lambda done: self._note_fed(record, done))
+
+    def _note_fed(self, record: RowInput, done: asyncio.Future[RecordMetadata]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            at = done.result()
+            self.note(
+                "fed",
+                run=self.run,
+                row=record.row,
+                index=record.index,
+                partition=at.partition,
+                offset=at.offset,
+            )
 
     def _record(self, index: int, row: SourceRow) -> RowInput:
         return RowInput(

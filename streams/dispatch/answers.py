@@ -35,6 +35,15 @@ class Answers:
         self._send(result, waiter)
 
     def _send(self, result: ProviderResult, waiter: Waiter) -> None:
+        self._app.note(
+            "told",
+            receipt=result.receipt,
+            run=result.run,
+            row=result.row,
+            call=result.call,
+            status=result.status,
+            epoch=result.epoch,
+        )
         sent = self._app.produce(
             PROVIDER_RESULTS,
             key=result.row,

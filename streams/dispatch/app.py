@@ -10,6 +10,7 @@ from secrets import token_hex
 
 from rowmill.settings import Settings
 from rowmill.streams.adapters.clock import SystemClock
+from rowmill.streams.adapters.history import history_of
 from rowmill.streams.adapters.http import HttpProvider
 from rowmill.streams.adapters.log_reader import LogReader, LogRecord
 from rowmill.streams.adapters.secrets import EnvironmentSecrets
@@ -19,6 +20,7 @@ from rowmill.streams.dispatch.caller import Caller
 from rowmill.streams.dispatch.claims import Claims
 from rowmill.streams.dispatch.expiry import Expiry
 from rowmill.streams.dispatch.lanes import Lanes
+from rowmill.streams.dispatch.notes import CallNotes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.dispatch.requests import Requests
 from rowmill.streams.engine.app import RoleApp, role_app, run
@@ -47,6 +49,7 @@ class Dispatch:
             app.instance, app.epoch, app.owns, self._gate, self._recovered_ms.__getitem__
         )
         mail = OwnerMail(app)
+        notes = CallNotes(app.note)
         store = ReceiptStore(app.durable_table("receipts", RECEIPTS_CHANGELOG), ownership)
         self._caller = Caller(
             store,
@@ -59,6 +62,7 @@ class Dispatch:
             new_id=_new_id,
             chance=random.random,
             crash=app.fail,
+            notes=notes,
         )
         lanes = Lanes(
             self._clock,
@@ -68,7 +72,7 @@ class Dispatch:
             gate=lambda: self._gate() and not app.stopping,
         )
         answers = Answers(app)
-        self._claims = Claims(store, lanes, answers, mail, ownership, self._clock, _new_id)
+        self._claims = Claims(store, lanes, answers, mail, ownership, self._clock, _new_id, notes)
         self._caller.connect(self._claims, lanes)
         ttl_ms = round(settings.receipt_ttl_days * DAY_MS)
         self._expiry = Expiry(store, self._claims, ownership, self._clock, ttl_ms)
@@ -139,6 +143,13 @@ def main(
     """
     del play_folders
     secrets = EnvironmentSecrets()
-    app = role_app("dispatch", settings, store=store, standbys=settings.standbys, secrets=secrets)
+    app = role_app(
+        "dispatch",
+        settings,
+        store=store,
+        standbys=settings.standbys,
+        secrets=secrets,
+        note=history_of(settings, "dispatch"),
+    )
     Dispatch(settings, app)
     return run(app, on_ready=on_ready)

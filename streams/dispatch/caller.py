@@ -19,6 +19,7 @@ from rowmill.streams.dispatch.calls import OpenCall
 from rowmill.streams.dispatch.claims import Claims
 from rowmill.streams.dispatch.heartbeat import Heartbeat, LeaseLost
 from rowmill.streams.dispatch.lanes import GATE_MS, Lane, Lanes
+from rowmill.streams.dispatch.notes import CallNotes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.engine.tables import NotOwned
 from rowmill.streams.ports import Clock, NotSent, Provider, Send
@@ -45,6 +46,7 @@ class Caller:
         new_id: Callable[[], str],
         chance: Callable[[], float],
         crash: Callable[[BaseException], None],
+        notes: CallNotes,
     ) -> None:
         """`chance`: a random number in [0, 1) for jitter. `bytes_max`: of one answer (R9). `crash`
         ends the process: a call that failed in our own code must not hang its row unseen."""
@@ -58,6 +60,7 @@ class Caller:
         self._new_id = new_id
         self._chance = chance
         self._crash = crash
+        self._notes = notes
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connect(self, claims: Claims, lanes: Lanes) -> None:
@@ -114,7 +117,9 @@ class Caller:
             lease, lambda: self._renew(call), self._clock, self._clock.monotonic_ms()
         )
         call.receipt = receipts.start(receipts.pick(call.receipt), lease)
+        self._notes.claimed(call, lease, heartbeat.ends_ms)
         await self._store.put(call.partition, call.receipt)
+        self._notes.running(call, lease)
         if not self._claims.goes_on(call):
             return "left"
         if not self._may_act(call, heartbeat):
@@ -125,6 +130,7 @@ class Caller:
             outcome = await self._ask(call, heartbeat)
         except NotSent:
             return self._unsent(call, heartbeat)
+        self._notes.heard(call, lease, outcome)
         if not self._claims.goes_on(call):
             await self._hand_over(call, heartbeat.lease, outcome)
             return "left"
@@ -201,6 +207,7 @@ class Caller:
             with suppress(NotOwned):
                 await self._store.put(call.partition, receipt)
                 if self._may_act(call, heartbeat):
+                    self._notes.kept(receipt, heartbeat.lease.epoch)
                     return "settled"
             # Writing took so long that a successor may own the partition: it decides, since what
             # was written here may be too late (a broker that was away, a frozen process).
@@ -234,11 +241,14 @@ class Caller:
         """Write the lease again, or tell the present owner that the call goes on."""
         if not self._claims.goes_on(call):
             return
-        lease = call.receipt.lease
-        if lease is not None and self._may_write(call.partition, lease):
+        lease, sent_ms = call.receipt.lease, self._clock.monotonic_ms()
+        if lease is None:
+            return
+        if self._may_write(call.partition, lease):
             await self._store.put(call.partition, call.receipt)
         else:
             await self._mail.renew(call.partition, call.receipt)
+        self._notes.renewed(call.receipt, lease, sent_ms + lease.duration_ms)
 
     def _after(self, call: OpenCall, outcome: Refused) -> RetryAt | GiveUp:
         return next_step(
@@ -255,6 +265,7 @@ class Caller:
         delay_ms = step.delay_ms if isinstance(step, RetryAt) else outcome.retry_after_ms
         if delay_ms is not None:
             lane.hold(delay_ms, self._chance())
+            self._notes.held(lane)
 
     def _come_back(self, call: OpenCall, lane: Lane) -> None:
         """A parked call wakes up (Q6), unless its partition went to another owner meanwhile."""
@@ -281,6 +292,13 @@ class Caller:
                 reached=False,
             )
 
+    def _leaves(self, call: OpenCall, heartbeat: Heartbeat) -> bool:
+        """Whether the request may leave now that its connection is there."""
+        if not self._may_act(call, heartbeat):
+            return False
+        self._notes.sent(call, heartbeat.lease)
+        return True
+
     def _lease(self, partition: int) -> Lease:
         return Lease(
             id=self._new_id(),
@@ -300,7 +318,7 @@ class Caller:
             idempotency_key=idempotency_key(receipt.key, receipt.purchase),
             timeout_s=call.timeout_s,
             bytes_max=self._bytes_max,
-            may_leave=lambda: self._may_act(call, heartbeat),
+            may_leave=lambda: self._leaves(call, heartbeat),
         )
 
 

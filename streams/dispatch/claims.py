@@ -18,6 +18,7 @@ from rowmill.streams.core.receipts import Ask, Existing, Receipt
 from rowmill.streams.dispatch.answers import Answers
 from rowmill.streams.dispatch.calls import Later, OpenCall, Waiter, waiter_of
 from rowmill.streams.dispatch.lanes import Lanes
+from rowmill.streams.dispatch.notes import CallNotes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.dispatch.waits import Waits
 from rowmill.streams.engine.delivery import Delivery
@@ -40,6 +41,7 @@ class Claims:
         ownership: Ownership,
         clock: Clock,
         new_id: Callable[[], str],
+        notes: CallNotes,
     ) -> None:
         self._store = store
         self._lanes = lanes
@@ -48,6 +50,7 @@ class Claims:
         self._ownership = ownership
         self._clock = clock
         self._new_id = new_id
+        self._notes = notes
         self._open: dict[str, OpenCall] = {}
         self._settling: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -162,7 +165,8 @@ class Claims:
         # Until it is durable nobody is answered, and no attempt of ours may write over it.
         durable = self._settling[key] = self._store.put(delivery.partition, settled)
         delivery.ack_after(durable)
-        durable.add_done_callback(lambda done: self._late_is_durable(done, call, settled))
+        epoch = self._ownership.epoch(delivery.partition)
+        durable.add_done_callback(lambda done: self._late_is_durable(done, call, settled, epoch))
 
     def forgotten(self, delivery: Delivery, wish: Forget) -> None:
         """Delete a receipt that nobody is asking about; an open call is left alone.
@@ -196,9 +200,13 @@ class Claims:
         done: asyncio.Future[None],
         call: OpenCall | None,
         settled: Receipt,
+        epoch: int,
     ) -> None:
         self._settling.pop(settled.key, None)
-        if call is not None and self.holds(call) and not done.cancelled() and not done.exception():
+        if done.cancelled() or done.exception():
+            return
+        self._notes.kept(settled, epoch)
+        if call is not None and self.holds(call):
             call.receipt = settled
             self.settled(call)
 
@@ -292,6 +300,7 @@ class Claims:
             key_lifetime_ms=round(call.tool.key_lifetime_s * 1000),
             now_wall_ms=self._clock.wall_ms(),
         )
+        self._notes.taken_over(call.receipt, taken)
         log.info("receipt_taken_over", receipt=taken.key, state=taken.state, deaths=taken.deaths)
         call.receipt = taken
         if not taken.final:
@@ -313,7 +322,9 @@ class Claims:
 
     async def _write_and_settle(self, call: OpenCall, receipt: Receipt) -> None:
         try:
+            epoch = self._ownership.epoch(call.partition)
             await self._store.put(call.partition, receipt)
+            self._notes.kept(receipt, epoch)
             call.receipt = receipt
             self.settled(call)
         except NotOwned:

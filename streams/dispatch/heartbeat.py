@@ -60,6 +60,11 @@ class Heartbeat:
         """True where nobody may send or settle under this lease any more."""
         return self._left_ms() <= 0
 
+    @property
+    def ends_ms(self) -> float:
+        """Own monotonic clock when the lease ends for everybody, unless it is renewed."""
+        return self._confirmed_ms + self.lease.duration_ms
+
     def _left_ms(self) -> float:
         ends_ms = self._confirmed_ms + self.lease.duration_ms * (1 - ALLOWANCE)
         return ends_ms - self._clock.monotonic_ms()

@@ -29,7 +29,7 @@ from rowmill.streams.engine.producer import Headers, StrictProducer
 from rowmill.streams.engine.run import run
 from rowmill.streams.engine.stream import RoleStream
 from rowmill.streams.engine.tables import Derive, DurableTable, NotOwned, Refresh, Tables
-from rowmill.streams.ports import Secrets
+from rowmill.streams.ports import Note, Secrets, silent
 from rowmill.topics.catalogue import CATALOGUE, TopicDefinition
 from rowmill.topics.connection import client_options
 
@@ -67,10 +67,12 @@ class RoleApp(faust.App):
         settings: Settings,
         directory: DataDirectory,
         secrets: Secrets,
+        note: Note = silent,
         **options: Any,
     ) -> None:
         super().__init__(id, **options)
         self.secrets = secrets
+        self.note = note
         self.settings = settings
         self.directory = directory
         self.client_options: dict[str, Any] = client_options(settings)
@@ -258,23 +260,33 @@ class RoleApp(faust.App):
         self.rebalancing = False
 
 
-def role_app(
-    role: Role, settings: Settings, *, store: Path, secrets: Secrets, standbys: int = 0
-) -> RoleApp:
-    """Make the app of a role; its id, and the group's, is `{prefix}rowmill-{role}`.
-
-    `standbys`: how many other members keep a copy of each partition's stores. `secrets`: what no
-    record may carry.
-
-    `store` is the data directory of this process: locked here, until the process ends or `run`
-    returns. Raises: DirectoryTaken naming the process that has it (exit code 3), DirectoryUnusable,
-    TlsFilesUnusable.
-    """
+def _quieten() -> None:
     for chatty in ("aiokafka", "faust", "mode"):
         # aiokafka builds a record per send at DEBUG, a tenth of the CPU, even if none is printed.
         logging.getLogger(chatty).setLevel(logging.WARNING)
     # A commit that takes longer than its interval is no news.
     logging.getLogger("mode.timers").setLevel(logging.ERROR)
+
+
+def role_app(
+    role: Role,
+    settings: Settings,
+    *,
+    store: Path,
+    secrets: Secrets,
+    standbys: int = 0,
+    note: Note = silent,
+) -> RoleApp:
+    """Make the app of a role; its id, and the group's, is `{prefix}rowmill-{role}`.
+
+    `standbys`: how many other members keep a copy of each partition's stores. `secrets`: what no
+    record may carry. `note`: where its history goes.
+
+    `store` is the data directory of this process: locked here, until the process ends or `run`
+    returns. Raises: DirectoryTaken naming the process that has it (exit code 3), DirectoryUnusable,
+    TlsFilesUnusable.
+    """
+    _quieten()
     directory = DataDirectory(store)
     servers = ";".join(f"kafka://{server.strip()}" for server in settings.bootstrap.split(","))
     return RoleApp(
@@ -282,6 +294,7 @@ def role_app(
         settings,
         directory,
         secrets,
+        note,
         broker=servers,
         datadir=str(store / "faust"),
         store="memory://",

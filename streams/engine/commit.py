@@ -253,6 +253,7 @@ class RoleConsumer(Consumer):
                 return False
             if number != self.assignment_number or not await self._commit(wanted):
                 return False
+            self._note_committed(wanted)
             if number == self.assignment_number:
                 self.committed.update(wanted)
             return True
@@ -269,6 +270,12 @@ class RoleConsumer(Consumer):
             if offset > self.committed.get(tp, -1):
                 wanted[tp] = offset
         return wanted
+
+    def _note_committed(self, offsets: dict[TP, int]) -> None:
+        app: Any = self.app
+        for tp, offset in offsets.items():
+            topic = app.plain_name(tp.topic)
+            app.note("committed", topic=topic, partition=tp.partition, offset=offset)
 
     async def _commit(self, offsets: dict[TP, int]) -> bool:  # type: ignore[override]  # Mapping
         try:

@@ -8,6 +8,7 @@ from typing import Any
 from faust.types.tuples import ConsumerMessage
 
 from rowmill.streams.core.offsets import PartitionOffsets
+from rowmill.streams.ports import Note
 
 
 class Delivery:
@@ -73,6 +74,21 @@ class Delivery:
 
     def __repr__(self) -> str:
         return f"<Delivery {self.topic}/{self.partition}/{self.offset} of assignment {self.assignment}>"
+
+
+class NotedDelivery(Delivery):
+    """A delivery whose end is in the history. Plain ones don't pay for it."""
+
+    __slots__ = ("_note",)
+
+    def __init__(self, note: Note, *args: Any) -> None:
+        super().__init__(*args)
+        self._note = note
+
+    def ack(self) -> None:
+        """As `Delivery.ack`."""
+        if self._offsets.ack(self.offset):
+            self._note("done", topic=self.topic, partition=self.partition, offset=self.offset)
 
 
 class RoleMessage(ConsumerMessage):

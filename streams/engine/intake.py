@@ -9,6 +9,7 @@ being *fetched*, and the role pauses partitions by itself (`RoleApp.pause`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, MutableSet, Sequence
+from functools import partial
 from typing import Any, cast
 
 from faust import Event
@@ -16,7 +17,8 @@ from faust.transport.conductor import Conductor
 from faust.types import TP
 
 from rowmill.streams.core.offsets import PartitionOffsets
-from rowmill.streams.engine.delivery import Delivery, RoleMessage
+from rowmill.streams.engine.delivery import Delivery, NotedDelivery, RoleMessage
+from rowmill.streams.ports import silent
 
 QUEUE_LONG = 10_000
 """Events in one topic's queue at which the topic is not fetched any more, until half are taken."""
@@ -54,13 +56,16 @@ class Intake(Conductor):
         queues = [channel.queue for channel in channels]
         references = len(queues)
         topic, partition = app.plain_name(tp.topic), tp.partition
+        delivery_of: Callable[..., Delivery] = Delivery
+        if app.note is not silent:
+            delivery_of = partial(NotedDelivery, app.note)
 
         def deliver(
             records: Sequence[Any], offsets: PartitionOffsets[Delivery], assignment: int
         ) -> None:
             generation = app.consumer_generation_id
             for record in records:
-                delivery = Delivery(
+                delivery = delivery_of(
                     topic,
                     partition,
                     record.offset,

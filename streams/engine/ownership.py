@@ -78,6 +78,7 @@ class Ownership:
             intake.clear_queues()
             lost, self._told = self._told, set()
             if lost:
+                self._app.note("given_up", partitions=sorted(lost))
                 await self._tell(self._app.on_partitions_lost, lost)
                 if not self._app.crashed:
                     await self._settle(consumer)
@@ -93,6 +94,10 @@ class Ownership:
                 await self._recover(partitions)
                 await self._raise_epochs(partitions)
                 self._told = set(partitions)
+                for partition in sorted(partitions):
+                    self._app.note(
+                        "taken", partition=partition, epoch=self.epochs.get(partition, 0)
+                    )
                 await self._tell(self._app.on_partitions_ready, partitions)
                 # Faust's own iterator skips events while this is suspended, as it is at start.
                 self._app.flow_control.resume()

@@ -20,6 +20,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from faust.transport.drivers.aiokafka import Producer
 
 from rowmill.errors import InfrastructureError, RowmillError
+from rowmill.streams.ports import Note, silent
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +63,7 @@ class StrictProducer(Producer):
         self._partitions: dict[str, int] = {}
         self._tps: dict[tuple[str, int], TopicPartition] = {}
         self.failure: DeliveryFailed | None = None
+        self._note: Note = getattr(self.app, "note", silent)
 
     def _settings_extra(self) -> dict[str, Any]:
         # Idempotence: a lost answer doubles no record, and a batch never expires while the broker is
@@ -129,6 +131,19 @@ class StrictProducer(Producer):
         key, Kafka's default. The future is aiokafka's own: cancelling it unsends nothing.
         Raises: RecordTooLarge; DeliveryFailed after a delivery has failed.
         """
+        sent = self._enqueue(topic, key, value, partition, headers)
+        if self._note is not silent:
+            sent.add_done_callback(lambda done: self._note_written(key, done))
+        return sent
+
+    def _enqueue(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        headers: Headers | None,
+    ) -> asyncio.Future[Any]:
         if self.failure is not None:
             raise self.failure
         size = DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, headers or [])
@@ -160,6 +175,14 @@ class StrictProducer(Producer):
             await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
+
+    def _note_written(self, key: bytes | None, done: asyncio.Future[Any]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            at, app = done.result(), cast(Any, self.app)
+            topic, key_text = app.plain_name(at.topic), (key or b"").decode(errors="replace")
+            self._note(
+                "written", topic=topic, partition=at.partition, offset=at.offset, key=key_text
+            )
 
     @property
     def _accumulator(self) -> Any:
@@ -250,7 +273,7 @@ class StrictProducer(Producer):
                 _resolve_mark(record)
                 continue
             key, value, partition, headers, promise = record
-            _chain(self.enqueue(topic, key, value, partition, headers), promise)
+            _chain(self._enqueue(topic, key, value, partition, headers), promise)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -61,6 +61,13 @@ async def _serve(app: RoleApp, on_ready: Callable[[], None]) -> int:
         try:
             for hook in app.before_start:
                 await hook()
+            app.note(
+                "started",
+                role=app.conf.id.rpartition("-")[2],
+                instance=app.instance,
+                session_ms=round(app.settings.session_timeout_s * 1000),
+                lease_ms=round(app.settings.lease_s * 1000),
+            )
             await app.start()
             await _until_any(app.ownership.ready.wait(), told.wait(), app._crashed.wait())
             if app.ownership.ready.is_set() and not app.crashed:
@@ -101,7 +108,10 @@ async def _stop(app: RoleApp) -> int:
         log.error("stop_took_too_long", within_s=STOP_WITHIN_S)
         # Service threads and stores of a half-stopped app would keep the process.
         os._exit(code or EXIT_INFRASTRUCTURE)
-    return code or _exit_code(app)
+    code = code or _exit_code(app)
+    if code == 0:
+        app.note("stopped")
+    return code
 
 
 async def _tell(hooks: list[Callable[[], Awaitable[None]]]) -> None:

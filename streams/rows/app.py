@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rowmill.settings import Settings
 from rowmill.streams.adapters.clock import SystemClock
+from rowmill.streams.adapters.history import history_of
 from rowmill.streams.adapters.log_reader import LogReader, LogRecord
 from rowmill.streams.adapters.secrets import EnvironmentSecrets
 from rowmill.streams.core.admission import Admission
@@ -43,7 +44,7 @@ class Rows:
         admission: Admission[Waiting] = Admission(settings.row_max, settings.read_ahead_bytes)
         clock = SystemClock()
         secrets = app.secrets
-        runner = RowRunner(self._asks, shelf, settings, clock, secrets)
+        runner = RowRunner(self._asks, shelf, settings, clock, secrets, app.note)
         self._open = OpenRows(app, settings, shelf, runner, self._entries, admission, secrets)
         self._intake = Intake(
             app,
@@ -105,6 +106,13 @@ def main(
     `play_folders`: plays are loaded from files below these only.
     """
     secrets = EnvironmentSecrets()
-    app = role_app("rows", settings, store=store, standbys=settings.standbys, secrets=secrets)
+    app = role_app(
+        "rows",
+        settings,
+        store=store,
+        standbys=settings.standbys,
+        secrets=secrets,
+        note=history_of(settings, "rows"),
+    )
     Rows(settings, app, play_folders)
     return run(app, on_ready=on_ready)

@@ -67,6 +67,14 @@ class Asks:
         asked = self._open.get(question)
         if asked is None or result.life < asked.request.life:
             return  # of a life that is over: a failed row may run again, and must not hear it twice
+        self._app.note(
+            "answered",
+            run=result.run,
+            row=result.row,
+            call=result.call,
+            receipt=result.receipt,
+            epoch=result.epoch,
+        )
         del self._open[question]
         if asked.timer is not None:
             asked.timer.cancel()
@@ -95,6 +103,15 @@ class Asks:
         if lane is None:
             self._unsent.append(asked)
             return
+        self._app.note(
+            "asked",
+            run=request.run,
+            row=request.row,
+            column=request.call.partition("/")[0],
+            call=request.call,
+            receipt=request.receipt,
+            asked=request.asked,
+        )
         self._app.produce(
             TOOL_REQUESTS,
             key=request.receipt,

@@ -25,6 +25,7 @@ class OpenRow:
     row: str
     index: int
     partition: int
+    epoch: int
     deliveries: list[Delivery] = field(default_factory=list)
     again: bool = False
     later: list[Waiting] = field(default_factory=list)

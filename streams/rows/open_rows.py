@@ -85,10 +85,12 @@ class OpenRows:
             waiting.row,
             waiting.index,
             partition,
+            self._app.epoch(partition),
             [waiting.delivery],
             again=ended is not None,
         )
         self._open[run.run, waiting.row] = row
+        self._app.note("admitted", run=run.run, row=row.row, index=row.index, partition=partition)
         record = codec.decode(RowInput, waiting.delivery.value)
         if record.refused is not None:
             self._end(row, record, RowEnding("failed", error=record.refused))
@@ -212,7 +214,7 @@ class OpenRows:
             run=row.run.run,
             run_number=row.run.number,
             life=row.life,
-            epoch=self._app.epoch(row.partition),
+            epoch=row.epoch,
             dataset=dataset,
             row=row.row,
             index=row.index,
@@ -226,6 +228,7 @@ class OpenRows:
     def _published(self, row: OpenRow, ending: RowEnding, done: asyncio.Future[object]) -> None:
         if row.closed or done.cancelled() or done.exception() is not None:
             return  # the partition is another owner's, or the engine ends this process
+        self._note("published", row, ending, offset=getattr(done.result(), "offset", -1))
         try:
             durable = self._entries.put_ending(
                 row.partition,
@@ -244,6 +247,8 @@ class OpenRows:
         durable.add_done_callback(lambda done: self._durable(row, ending, done))
 
     def _durable(self, row: OpenRow, ending: RowEnding, done: asyncio.Future[None]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self._note("entered", row, ending)
         for delivery in row.deliveries:
             delivery.ack_if(done)
         self._close(row)
@@ -251,6 +256,18 @@ class OpenRows:
             self._offer_again(copy)
         if not row.retained:
             self._slot_free()
+
+    def _note(self, event: str, row: OpenRow, ending: RowEnding, **more: object) -> None:
+        self._app.note(
+            event,
+            run=row.run.run,
+            row=row.row,
+            index=row.index,
+            status=ending.status,
+            epoch=row.epoch,
+            partition=row.partition,
+            **more,
+        )
 
     def _close(self, row: OpenRow) -> None:
         if not row.closed:

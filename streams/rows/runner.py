@@ -19,7 +19,7 @@ from rowmill.plays.tools import OutputMismatch
 from rowmill.settings import Settings
 from rowmill.streams.core.accounting import CallTally
 from rowmill.streams.core.columns import Row
-from rowmill.streams.ports import Clock, Secrets
+from rowmill.streams.ports import Clock, Note, Secrets, silent
 from rowmill.streams.rows.asks import Asks
 from rowmill.streams.rows.context import RowCalls, RowCtx
 from rowmill.streams.rows.open_row import OpenRow
@@ -48,6 +48,7 @@ class _Progress:
     row: Row
     outputs: dict[str, Any]
     cells: dict[str, Cell] = field(default_factory=dict)
+    statuses: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> _Progress:
@@ -57,6 +58,7 @@ class _Progress:
     def keep(self, column: CompiledColumn, value: Any, cell: Cell) -> None:
         """Patch a column's value in, and its cell unless the column is runtime-only (D7)."""
         self.outputs[column.name] = value
+        self.statuses[column.name] = cell.status
         if column.persisted:
             self.cells[column.name] = cell
 
@@ -65,13 +67,20 @@ class RowRunner:
     """Runs the columns of rows whose play this worker serves."""
 
     def __init__(
-        self, asks: Asks, shelf: PlayShelf, settings: Settings, clock: Clock, secrets: Secrets
+        self,
+        asks: Asks,
+        shelf: PlayShelf,
+        settings: Settings,
+        clock: Clock,
+        secrets: Secrets,
+        note: Note = silent,
     ) -> None:
         self._secrets = secrets
         self._asks = asks
         self._shelf = shelf
         self._settings = settings
         self._clock = clock
+        self._note = note
 
     async def run(self, row: OpenRow, record: RowInput) -> RowEnding:
         """Work a row's columns out. Raises: asyncio.CancelledError where its partition was lost."""
@@ -83,6 +92,8 @@ class RowRunner:
                 return ended
             for column in play.dataset.columns:
                 failure = await self._column(column, progress, calls, row)
+                status = progress.statuses[column.name]
+                self._note("cell", run=row.run.run, row=row.row, column=column.name, status=status)
                 if failure is not None:
                     return self._failed(column, failure, progress, calls.tally())
             return RowEnding("completed", progress.cells, calls=calls.tally())

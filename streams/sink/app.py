@@ -11,6 +11,7 @@ from faust.types import TP
 
 from rowmill.settings import Settings
 from rowmill.streams.adapters.clock import SystemClock
+from rowmill.streams.adapters.history import history_of
 from rowmill.streams.adapters.log_reader import LogReader, LogRecord, cluster_id
 from rowmill.streams.adapters.secrets import EnvironmentSecrets
 from rowmill.streams.adapters.sheet.url import normal_url
@@ -151,6 +152,7 @@ class Sink:
             set_aside=self._set_aside,
             on_pressure=self._intake.note_pressure,
             fail=self._app.fail,
+            note=self._app.note,
         )
 
     def _set_aside(self, delivery: Delivery, reason: str) -> None:
@@ -171,6 +173,7 @@ def main(
     The sink needs no play code: columns come with the `runs` record.
     """
     del play_folders
-    app = role_app("sink", settings, store=store, secrets=EnvironmentSecrets())
+    note = history_of(settings, "sink")
+    app = role_app("sink", settings, store=store, secrets=EnvironmentSecrets(), note=note)
     Sink(settings, app)
     return run(app, on_ready=on_ready)

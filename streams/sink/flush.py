@@ -18,12 +18,15 @@ from rowmill.streams.engine.delivery import Delivery
 from rowmill.streams.ports import (
     Clock,
     Flushed,
+    Note,
     RowsRefused,
     SheetBehind,
     SheetUnusable,
     SheetUnwritable,
     Source,
+    silent,
 )
+from rowmill.streams.sink.notes import ChunkNotes
 from rowmill.streams.sink.writer_thread import WriterThread
 from rowmill.topics.contracts import RunRecord
 
@@ -86,6 +89,7 @@ class SheetFlush:
         set_aside: Callable[[Delivery, str], None],
         on_pressure: Callable[[SheetFlush, bool], None],
         fail: Callable[[BaseException], None],
+        note: Note = silent,
     ) -> None:
         self.url = url
         self.next: dict[int, int] | None = None
@@ -100,6 +104,7 @@ class SheetFlush:
         self._set_aside = set_aside
         self._on_pressure = on_pressure
         self._fail = fail
+        self._notes = ChunkNotes(url, note)
         self._builder = ChunkBuilder[RowWrite](
             rows_max=limits.rows, bytes_max=limits.bytes, linger_ms=limits.linger_ms
         )
@@ -268,6 +273,7 @@ class SheetFlush:
                 return
             try:
                 await self._prepare()
+                self._notes.writing(chunk)
                 flushed = await self._thread.flush(self._source, chunk)
             except RowsRefused as refused:
                 chunk = self._without_refused(chunk, refused)
@@ -294,6 +300,7 @@ class SheetFlush:
             self._unprepared.pop(run, None)
 
     def _settle(self, chunk: Chunk[RowWrite], flushed: Flushed) -> None:
+        self._notes.wrote(chunk, flushed)
         if self.next is not None:
             self.next.update(flushed.next_offsets)
         for span in chunk.spans:

@@ -13,6 +13,7 @@ import msgspec
 
 from rowmill.streams.adapters.secrets import EnvironmentSecrets
 from rowmill.streams.engine.tables import NotOwned
+from rowmill.streams.ports import Note, silent
 from rowmill.topics import codec
 from rowmill.topics.catalogue import TopicDefinition
 from rowmill.topics.contracts import Contract
@@ -62,6 +63,7 @@ class FakeApp:
     paused: set[int] = field(default_factory=set)
     failures: list[BaseException] = field(default_factory=list)
     hold: bool = False
+    note: Note = silent
     epoch_number: int = 1
     instance: str = "me"
     secrets: EnvironmentSecrets = field(

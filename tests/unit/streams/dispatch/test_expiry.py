@@ -8,7 +8,7 @@ from rowmill.streams.core.receipts import Lease
 from rowmill.streams.dispatch.expiry import Expiry
 from rowmill.streams.dispatch.owner import Ownership
 from tests.kit.fake_engine import settle
-from tests.unit.streams.dispatch.test_dispatch import Role, leave_running
+from tests.unit.streams.dispatch.role import Role, leave_running
 
 TTL_MS = 86_400_000
 

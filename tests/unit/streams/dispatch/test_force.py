@@ -8,7 +8,7 @@ import pytest
 
 from rowmill.streams.core.receipts import Lease
 from tests.kit.fake_engine import settle
-from tests.unit.streams.dispatch.test_dispatch import Role, leave_running
+from tests.unit.streams.dispatch.role import Role, leave_running
 
 
 @pytest.mark.behaviour("R2")

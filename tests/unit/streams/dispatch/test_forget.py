@@ -9,7 +9,7 @@ import pytest
 from rowmill.streams.core.receipts import Lease
 from rowmill.topics.contracts import Forget
 from tests.kit.fake_engine import FakeDelivery, delivered, settle
-from tests.unit.streams.dispatch.test_dispatch import Role, leave_running
+from tests.unit.streams.dispatch.role import Role, leave_running
 
 
 def forget(role: Role) -> FakeDelivery:

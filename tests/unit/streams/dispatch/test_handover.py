@@ -14,7 +14,7 @@ from rowmill.streams.engine.tables import NotOwned
 from rowmill.topics import codec
 from rowmill.topics.contracts import ReceiptEntry, Renewal, Settlement
 from tests.kit.fake_engine import delivered, settle
-from tests.unit.streams.dispatch.test_dispatch import (
+from tests.unit.streams.dispatch.role import (
     BROKEN,
     PROVIDER,
     FakeClock,

@@ -20,7 +20,7 @@ from rowmill.topics import codec
 from rowmill.topics.contracts import ReceiptEntry, Renewal, Settlement
 from tests.kit.fake_engine import FakeDelivery, settle
 from tests.kit.until import until
-from tests.unit.streams.dispatch.test_dispatch import Role
+from tests.unit.streams.dispatch.role import Role
 
 INPUTS = Path(__file__).parents[3] / "inputs"
 MS_PER_CASE_S = 40

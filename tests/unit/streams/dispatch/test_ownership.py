@@ -11,7 +11,7 @@ from rowmill.streams.dispatch.heartbeat import Heartbeat, LeaseLost
 from rowmill.topics import codec
 from rowmill.topics.contracts import Forget, ReceiptEntry, Renewal, Settlement
 from tests.kit.fake_engine import delivered, settle
-from tests.unit.streams.dispatch.test_dispatch import BROKEN, FakeClock, Role, leave_running
+from tests.unit.streams.dispatch.role import BROKEN, FakeClock, Role, leave_running
 
 
 @pytest.mark.behaviour("G1")

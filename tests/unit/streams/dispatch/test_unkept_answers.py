@@ -6,7 +6,7 @@ import pytest
 
 from rowmill.streams.core.outcomes import FailureKind, Refused
 from tests.kit.fake_engine import settle
-from tests.unit.streams.dispatch.test_dispatch import Role
+from tests.unit.streams.dispatch.role import Role
 
 
 @pytest.mark.behaviour("R9")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kit.fake_engine import settle
 from tests.kit.until import until
-from tests.unit.streams.dispatch.test_dispatch import Role
+from tests.unit.streams.dispatch.role import Role
 
 WAIT_S = 0.01
 

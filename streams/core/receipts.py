@@ -80,7 +80,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """One question and what is known of it. Times ending in `_wall_ms` are for people only.
+    """One question and what is known of it. Times ending in `_wall_ms` are for people, but for the
+    age of an idempotency key: no other clock outlives a process.
 
     `sends`: requests of this purchase that reached the provider, as far as known. `attempts`: those
     that used up an attempt (a 429 does not). `deaths`: sends cut off by their worker's death.
@@ -103,6 +104,7 @@ class Receipt:
     tokens: tuple[str, ...] = ()
     job: str | None = None
     opened_wall_ms: int = 0
+    first_sent_wall_ms: int | None = None
     settled_wall_ms: int | None = None
     wake_wall_ms: int | None = None
 
@@ -218,21 +220,29 @@ def pick(receipt: Receipt) -> Receipt:
     return replace(receipt, state="pending", wake_wall_ms=None)
 
 
-def start(receipt: Receipt, lease: Lease) -> Receipt:
+def start(receipt: Receipt, lease: Lease, now_wall_ms: int) -> Receipt:
     """Return the receipt to make durable before a request leaves (R3)."""
     _expect(receipt, "pending")
-    return replace(receipt, state="running", lease=lease)
+    first_ms = receipt.first_sent_wall_ms
+    return replace(
+        receipt,
+        state="running",
+        lease=lease,
+        first_sent_wall_ms=now_wall_ms if first_ms is None else first_ms,
+    )
 
 
 def park(receipt: Receipt, lease_id: str, *, reached: bool, uses_attempt: bool) -> Receipt:
     """Book a send that gave no answer and may be tried again: back to queued, purchase kept (Q6)."""
     _expect_lease(receipt, lease_id)
+    sends = receipt.sends + reached
     return replace(
         receipt,
         state="queued",
         lease=None,
-        sends=receipt.sends + reached,
+        sends=sends,
         attempts=receipt.attempts + uses_attempt,
+        first_sent_wall_ms=receipt.first_sent_wall_ms if sends else None,
     )
 
 
@@ -300,6 +310,18 @@ def settle_late(receipt: Receipt, settled: Receipt, lease_id: str) -> Receipt | 
     )
 
 
+def outlive_key(receipt: Receipt, now_wall_ms: int) -> Receipt:
+    """Fail a parked purchase whose key its provider may honour no longer: a send might buy again."""
+    _expect(receipt, "queued")
+    reason = "its idempotency key is too old to be sent again"
+    return replace(
+        receipt,
+        state="failed",
+        failure=Failure(FailureKind.OUTCOME_UNKNOWN, f"outcome unknown ({reason})"),
+        settled_wall_ms=now_wall_ms,
+    )
+
+
 def release(receipt: Receipt) -> Receipt:
     """Hand back a claim that was never sent under this lease (R11)."""
     _expect(receipt, "queued", "pending")
@@ -318,10 +340,12 @@ def take_over(
     """
     _expect(receipt, "running")
     died = replace(receipt, lease=None, sends=receipt.sends + 1, deaths=receipt.deaths + 1)
+    first_ms = receipt.first_sent_wall_ms
+    age_ms = now_wall_ms - (receipt.opened_wall_ms if first_ms is None else first_ms)
     reason = None
     if not idempotent:
         reason = "the worker died while the call was open, and this tool has no idempotency"
-    elif now_wall_ms - receipt.opened_wall_ms > key_lifetime_ms:
+    elif age_ms >= key_lifetime_ms:
         reason = "the worker died while the call was open, and its idempotency key is too old"
     elif died.deaths >= SENDS_ENDED_BY_DEATH_MAX:
         reason = "worker died three times"

@@ -48,7 +48,7 @@ class Dispatch:
         ownership = Ownership(
             app.instance, app.epoch, app.owns, self._gate, self._recovered_ms.__getitem__
         )
-        mail = OwnerMail(app)
+        self._mail = mail = OwnerMail(app)
         notes = CallNotes(app.note)
         store = ReceiptStore(app.durable_table("receipts", RECEIPTS_CHANGELOG), ownership)
         self._caller = Caller(
@@ -129,6 +129,7 @@ class Dispatch:
 
     async def _lost(self, partitions: set[int]) -> None:
         self._claims.lost(partitions)
+        self._mail.lost(partitions)
         self._requests.lost(partitions)
         for partition in partitions:
             self._recovered_ms.pop(partition, None)

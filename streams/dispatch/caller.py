@@ -112,11 +112,16 @@ class Caller:
         if stored is not None and stored.final:
             call.receipt = stored  # R3: another owner settled it while the partition was away
             return "settled"
+        if call.key_is_old(self._clock.monotonic_ms()):
+            return await self._outlived(call)
         lease = self._lease(call.partition)
         heartbeat = Heartbeat(
             lease, lambda: self._renew(call), self._clock, self._clock.monotonic_ms()
         )
-        call.receipt = receipts.start(receipts.pick(call.receipt), lease)
+        if call.first_sent_ms is None:
+            call.first_sent_ms = self._clock.monotonic_ms()
+        now_wall_ms = self._clock.wall_ms()
+        call.receipt = receipts.start(receipts.pick(call.receipt), lease, now_wall_ms)
         self._notes.claimed(call, lease, heartbeat.ends_ms)
         await self._store.put(call.partition, call.receipt)
         self._notes.running(call, lease)
@@ -140,6 +145,11 @@ class Caller:
             )
             return await self._settle(call, receipt, heartbeat)
         return await self._refused(call, lane, outcome, heartbeat)
+
+    async def _outlived(self, call: OpenCall) -> _Next:
+        """Fail a call that waited longer than its key lives (Q7)."""
+        await self._claims.end(call, receipts.outlive_key(call.receipt, self._clock.wall_ms()))
+        return "left"
 
     async def _hand_over(self, call: OpenCall, lease: Lease, outcome: Outcome) -> None:
         """Nobody waits for this send any more; a paid answer goes to the present owner (R6)."""
@@ -171,10 +181,12 @@ class Caller:
         call.receipt = receipts.park(
             call.receipt, lease.id, reached=reached, uses_attempt=uses_attempt
         )
+        if call.receipt.sends == 0:
+            call.first_sent_ms = None
         alive = self._ownership.gate() and not heartbeat.expired
         if alive and self._claims.goes_on(call):
             with suppress(NotOwned):
-                if self._same_epoch(call.partition, lease):
+                if self._ownership.epoch(call.partition) == lease.epoch:
                     self._store.put(call.partition, call.receipt)
 
     async def _refused(
@@ -215,9 +227,6 @@ class Caller:
         await self._send_to_owner(call.partition, receipt, heartbeat.lease)
         return "left"
 
-    def _same_epoch(self, partition: int, lease: Lease) -> bool:
-        return self._ownership.epoch(partition) == lease.epoch
-
     def _stored(self, call: OpenCall) -> Receipt | None:
         """Return the stored receipt where it is of this call's purchase. Raises: NotOwned."""
         stored = self._store.get(call.partition, call.receipt.key)
@@ -225,17 +234,10 @@ class Caller:
             return None
         return stored
 
-    def _may_write(self, partition: int, lease: Lease) -> bool:
-        """Whether this process is surely the owner, and has been since the lease was written.
-
-        After an older epoch of its own it is a former owner like any other (R6).
-        """
-        own = self._ownership
-        return own.owns(partition) and own.gate() and self._same_epoch(partition, lease)
-
     def _may_act(self, call: OpenCall, heartbeat: Heartbeat) -> bool:
         """Whether a lease of this process is surely in force."""
-        return self._may_write(call.partition, heartbeat.lease) and not heartbeat.expired
+        owned = self._ownership.surely_owns(call.partition, heartbeat.lease.epoch)
+        return owned and not heartbeat.expired
 
     async def _renew(self, call: OpenCall) -> None:
         """Write the lease again, or tell the present owner that the call goes on."""
@@ -244,7 +246,7 @@ class Caller:
         lease, sent_ms = call.receipt.lease, self._clock.monotonic_ms()
         if lease is None:
             return
-        if self._may_write(call.partition, lease):
+        if self._ownership.surely_owns(call.partition, lease.epoch):
             await self._store.put(call.partition, call.receipt)
         else:
             await self._mail.renew(call.partition, call.receipt)
@@ -255,7 +257,7 @@ class Caller:
             policy_of(call),
             attempts_used=call.receipt.attempts,
             outcome=outcome,
-            elapsed_ms=self._clock.monotonic_ms() - call.opened_ms,
+            elapsed_ms=call.elapsed_ms(self._clock.monotonic_ms()),
             chance=self._chance(),
             booked_before=call.receipt.sends > 0,
         )
@@ -294,7 +296,7 @@ class Caller:
 
     def _leaves(self, call: OpenCall, heartbeat: Heartbeat) -> bool:
         """Whether the request may leave now that its connection is there."""
-        if not self._may_act(call, heartbeat):
+        if call.key_is_old(self._clock.monotonic_ms()) or not self._may_act(call, heartbeat):
             return False
         self._notes.sent(call, heartbeat.lease)
         return True

@@ -48,8 +48,8 @@ class OpenCall:
     It belongs to the process, not to an assignment: a redelivered request joins it. `waiters`: by
     (run, row, call), so an older copy of the same request is replaced. `sending`: a send is under
     way. `later`: forced requests that may not share this purchase; each asks anew once it has ended.
-    `opened_ms`: own monotonic clock when this process opened it. `foreign_until_ms`: a former
-    owner's lease lives at least that long.
+    `first_sent_ms`: own monotonic clock at the purchase's first send, before this process may be;
+    None before it. `foreign_until_ms`: a former owner's lease lives at least that long.
     """
 
     receipt: Receipt
@@ -58,11 +58,21 @@ class OpenCall:
     provider: ProviderSpec
     input: Mapping[str, Any]
     timeout_s: float
-    opened_ms: int
+    first_sent_ms: int | None = None
     waiters: dict[Question, Waiter] = field(default_factory=dict)
     later: list[Later] = field(default_factory=list)
     sending: bool = False
     foreign_until_ms: int = 0
+
+    def elapsed_ms(self, now_ms: int) -> int:
+        """Return how long ago the purchase was first sent; 0 before that."""
+        return 0 if self.first_sent_ms is None else max(0, now_ms - self.first_sent_ms)
+
+    def key_is_old(self, now_ms: int) -> bool:
+        """True where the provider may honour the key of an earlier send no longer (Q7)."""
+        lifetime_ms = self.tool.key_lifetime_s * 1000
+        sent = self.tool.idempotent and self.receipt.sends > 0
+        return sent and self.elapsed_ms(now_ms) >= lifetime_ms
 
     def deliveries(self) -> Iterator[Delivery]:
         """Yield the requests that this call's end will acknowledge or claim anew."""

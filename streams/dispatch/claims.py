@@ -17,7 +17,7 @@ from rowmill.streams.core import receipts
 from rowmill.streams.core.receipts import Ask, Existing, Receipt
 from rowmill.streams.dispatch.answers import Answers
 from rowmill.streams.dispatch.calls import Later, OpenCall, Waiter, waiter_of
-from rowmill.streams.dispatch.lanes import Lanes
+from rowmill.streams.dispatch.lanes import GATE_MS, Lanes
 from rowmill.streams.dispatch.notes import CallNotes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.dispatch.waits import Waits
@@ -260,6 +260,10 @@ class Claims:
         tool: ToolSpec,
         provider: ProviderSpec,
     ) -> OpenCall:
+        first_ms = receipt.first_sent_wall_ms
+        if first_ms is not None:
+            age_ms = max(0, self._clock.wall_ms() - first_ms)
+            first_ms = self._clock.monotonic_ms() - age_ms
         call = OpenCall(
             receipt=receipt,
             partition=partition,
@@ -267,7 +271,7 @@ class Claims:
             provider=provider,
             input=request.input,
             timeout_s=request.timeout_s or tool.timeout_s,
-            opened_ms=self._clock.monotonic_ms(),
+            first_sent_ms=first_ms,
         )
         self._open[receipt.key] = call
         return call
@@ -306,7 +310,7 @@ class Claims:
         if not taken.final:
             self._lanes.of(call.provider).offer(call)
         else:
-            await self._write_and_settle(call, taken)
+            await self.end(call, taken)
 
     async def _outlast(self, call: OpenCall) -> None:
         """Wait for a foreign lease to end, renewals included, and read what its owner last sent."""
@@ -320,13 +324,25 @@ class Claims:
             if call.foreign_until_ms == until_ms:
                 return
 
-    async def _write_and_settle(self, call: OpenCall, receipt: Receipt) -> None:
+    async def end(self, call: OpenCall, receipt: Receipt) -> None:
+        """Write a final receipt that no send brought, and answer with it.
+
+        Once it is durable a successor may own the partition, and send (a frozen process, a broker
+        that was away): nobody is told before this process is surely the owner still.
+        """
+        partition = call.partition
         try:
-            epoch = self._ownership.epoch(call.partition)
-            await self._store.put(call.partition, receipt)
+            epoch = self._ownership.epoch(partition)
+            await self._store.put(partition, receipt)
             self._notes.kept(receipt, epoch)
-            call.receipt = receipt
-            self.settled(call)
+            while self.goes_on(call) and not self._ownership.surely_owns(partition, epoch):
+                if not self._ownership.owns(partition):
+                    self.forget(call)
+                    return
+                await asyncio.sleep(GATE_MS / 1000)
+            if self.goes_on(call):
+                call.receipt = receipt
+                self.settled(call)
         except NotOwned:
             self.forget(call)
 

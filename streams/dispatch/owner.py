@@ -29,6 +29,13 @@ class Ownership:
     gate: Callable[[], bool]
     recovered_ms: Callable[[int], int]
 
+    def surely_owns(self, partition: int, epoch: int) -> bool:
+        """Whether nobody else can own the partition now, and this process has since that epoch.
+
+        After an older epoch of its own it is a former owner like any other (R6).
+        """
+        return self.owns(partition) and self.gate() and self.epoch(partition) == epoch
+
 
 class ReceiptStore:
     """The table `receipts` in the core's words."""
@@ -68,7 +75,7 @@ class OwnerMail:
 
     def __init__(self, app: RoleApp) -> None:
         self._app = app
-        self._barriers: dict[str, asyncio.Future[None]] = {}
+        self._barriers: dict[str, tuple[int, asyncio.Future[None]]] = {}
 
     def renew(self, partition: int, receipt: Receipt) -> asyncio.Future[object]:
         """Say that a call is still open under the receipt's lease."""
@@ -92,7 +99,7 @@ class OwnerMail:
         Cancelled where the partition goes to another owner.
         """
         passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._barriers[barrier_id] = passed
+        self._barriers[barrier_id] = partition, passed
         try:
             await self._send(partition, barrier_id, Barrier(id=barrier_id))
             await passed
@@ -102,9 +109,15 @@ class OwnerMail:
     def arrived(self, barrier: Barrier, delivery: Delivery) -> None:
         """A barrier came back: whoever waits for it goes on."""
         delivery.ack()
-        passed = self._barriers.get(barrier.id)
+        _, passed = self._barriers.get(barrier.id, (0, None))
         if passed is not None and not passed.done():
             passed.set_result(None)
+
+    def lost(self, partitions: set[int]) -> None:
+        """Let nobody wait for barriers in partitions that went to another owner."""
+        for partition, passed in self._barriers.values():
+            if partition in partitions:
+                passed.cancel()
 
     def _send(self, partition: int, key: str, word: Contract) -> asyncio.Future[object]:
         return self._app.produce(

@@ -116,7 +116,7 @@ class Caller:
         new_id, epoch = self._owner.new_id, self._owner.owned_epoch()
         lease = Lease(new_id("l"), epoch, self._process.instance, LEASE_MS)
         heartbeat = Heartbeat(lease, self._process, self._process.clock())
-        call.receipt = receipts.start(receipts.pick(call.receipt), lease)
+        call.receipt = receipts.start(receipts.pick(call.receipt), lease, self._process.clock())
         yield self._owner.put(call.receipt)
         if not self._claims.goes_on(call):
             return "left"

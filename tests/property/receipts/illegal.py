@@ -17,7 +17,7 @@ def illegal_from(receipt: Receipt) -> list[Callable[[], Any]]:
     own = receipt.lease.id if receipt.lease else "none"
     by_state: dict[str, list[Callable[[], Any]]] = {
         "queued": [lambda: receipts.pick(receipt)],
-        "pending": [lambda: receipts.start(receipt, lease)],
+        "pending": [lambda: receipts.start(receipt, lease, 0)],
         "running": [
             lambda: receipts.take_over(
                 receipt, idempotent=True, key_lifetime_ms=10**12, now_wall_ms=0

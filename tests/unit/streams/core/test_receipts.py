@@ -45,7 +45,7 @@ def lease(id_: str = "a") -> Lease:
 
 def running(**changes: object) -> Receipt:
     opened, _ = claim(None, ask(), "purchase")
-    return replace(start(pick(opened), lease()), **changes)  # type: ignore[arg-type]
+    return replace(start(pick(opened), lease(), 1_000), **changes)  # type: ignore[arg-type]
 
 
 def completed(output: object = "answer") -> Receipt:
@@ -54,7 +54,7 @@ def completed(output: object = "answer") -> Receipt:
 
 def failed(kind: FailureKind, asker: Asker = ASKER) -> Receipt:
     opened, _ = claim(None, ask(asker), "purchase")
-    return fail(start(pick(opened), lease()), "a", Failure(kind, "why"), 2_000, reached=True)
+    return fail(start(pick(opened), lease(), 1_000), "a", Failure(kind, "why"), 2_000, reached=True)
 
 
 @pytest.mark.behaviour("R2")
@@ -108,7 +108,7 @@ def test_a_forced_ask_buys_once_per_token() -> None:
     receipt, answer = claim(completed(), ask(force="all", token="run:1"), "second")
     assert answer == Owned()
     assert receipt.purchase == "second"
-    settled = complete(start(pick(receipt), lease()), "a", "fresh", 3_000)
+    settled = complete(start(pick(receipt), lease(), 1_000), "a", "fresh", 3_000)
     assert claim(settled, ask(OTHER_ROW, force="all", token="run:1"), "no")[1] == Existing(True)
     assert claim(settled, ask(OTHER_ROW, force="all", token="run:2"), "third")[1] == Owned()
 
@@ -118,7 +118,7 @@ def test_a_receipt_remembers_the_last_tokens_only() -> None:
     receipt: Receipt | None = None
     for number in range(TOKENS_KEPT + 4):
         opened, _ = claim(receipt, ask(force="all", token=f"run:{number}"), f"p{number}")
-        receipt = complete(start(pick(opened), lease()), "a", number, 3_000)
+        receipt = complete(start(pick(opened), lease(), 1_000), "a", number, 3_000)
     assert receipt is not None
     assert receipt.tokens == tuple(f"run:{number}" for number in range(4, TOKENS_KEPT + 4))
 
@@ -141,8 +141,8 @@ def test_an_answer_older_than_stale_after_is_asked_again() -> None:
 @pytest.mark.behaviour("Q7")
 def test_retries_keep_the_purchase_and_count_what_reached_the_provider() -> None:
     tried = park(running(), "a", reached=True, uses_attempt=True)
-    tried = park(start(pick(tried), lease("b")), "b", reached=True, uses_attempt=False)
-    tried = park(start(pick(tried), lease("c")), "c", reached=False, uses_attempt=True)
+    tried = park(start(pick(tried), lease("b"), 1_000), "b", reached=True, uses_attempt=False)
+    tried = park(start(pick(tried), lease("c"), 1_000), "c", reached=False, uses_attempt=True)
     assert (tried.purchase, tried.sends, tried.attempts) == ("purchase", 2, 2)
 
 
@@ -190,7 +190,7 @@ def test_a_call_cut_off_by_a_death_is_sent_again_under_the_same_purchase() -> No
 def test_the_third_death_of_a_purchase_ends_it_as_outcome_unknown() -> None:
     receipt = running()
     for _ in range(SENDS_ENDED_BY_DEATH_MAX - 1):
-        receipt = start(pick(after_death(receipt)), lease())
+        receipt = start(pick(after_death(receipt)), lease(), 1_000)
     ended = after_death(receipt)
     assert ended.state == "failed"
     assert ended.failure == Failure(

@@ -95,7 +95,8 @@ class Role:
             instance, self.app.epoch, self.app.owns, lambda: self.gate_open, lambda p: 1_000_000
         )
         self.store = ReceiptStore(self.table, own)
-        mail, notes = OwnerMail(self.app), CallNotes(self.note)
+        self.mail = mail = OwnerMail(self.app)
+        notes = CallNotes(self.note)
         caller = Caller(
             self.store, mail, self.provider, own, self.clock, lease_ms=lease_ms, bytes_max=1_000,
             new_id=self.new_id, chance=lambda: 0.5, crash=self.app.fail, notes=notes,
@@ -163,7 +164,7 @@ def request(row: str, receipt: str, **fields: Any) -> ToolRequest:
 def leave_running(role: Role, lease: Lease) -> Receipt:
     """Leave a running receipt in the table, as a dead owner would."""
     ask = Ask("k", "t", "p", Asker("run", 1, "r1", "c/k"), now_wall_ms=1_000_000)
-    receipt = start(pick(claim(None, ask, "purchase")[0]), lease)
+    receipt = start(pick(claim(None, ask, "purchase")[0]), lease, 1_000_000)
     entry = ReceiptEntry(epoch=1, receipt=receipt)
     role.table.entries[0]["k"] = codec.encode(entry)
     return receipt

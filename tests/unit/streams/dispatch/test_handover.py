@@ -26,6 +26,7 @@ from tests.unit.streams.dispatch.role import (
 def lose(role: Role) -> None:
     role.app.owned.discard(0)
     role.claims.lost({0})
+    role.mail.lost({0})
 
 
 def own_again(role: Role) -> None:
@@ -50,6 +51,18 @@ async def test_an_answer_that_came_between_two_ownerships_of_one_process_is_not_
     assert len(role.provider.sends) == 1
     assert role.results[0].output == {"n": 1}
     assert again.acked
+
+
+async def test_an_interrupted_takeover_waits_no_longer() -> None:
+    before = asyncio.all_tasks()
+    role = Role()
+    leave_running(role, Lease("old", 1, "me", 20_000))
+    role.ask()
+    await settle()
+    assert asyncio.all_tasks() - before, "it waits for its own barrier"
+    lose(role)
+    await settle()
+    assert asyncio.all_tasks() == before
 
 
 @pytest.mark.behaviour("R6")

@@ -12,14 +12,23 @@ import aiokafka
 import structlog
 import uvloop
 from aiokafka import TopicPartition
-from aiokafka.consumer.group_coordinator import HeartbeatRequest
+from aiokafka.client import ConnectionGroup
+from aiokafka.consumer.group_coordinator import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    SyncGroupRequest,
+)
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import ConsumerStoppedError, IllegalStateError
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError, RequestTimedOutError
 from aiokafka.structs import OffsetAndMetadata
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 from mode.threads import WorkerThread
+
+from rowmill.topics.connection import REQUEST_TIMEOUT_MS
+
+JOIN_MARGIN_S = 5
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +77,7 @@ class RoleConsumerThread(AIOKafkaConsumerThread):
         conf = app.conf
         # A table needs all topics of the app co-partitioned; without one Faust takes round robin.
         self._assignor = app.assignor if app.tables else RoundRobinPartitionAssignor
-        return aiokafka.AIOKafkaConsumer(
+        consumer = aiokafka.AIOKafkaConsumer(
             client_id=conf.broker_client_id,
             group_id=conf.id,
             group_instance_id=conf.consumer_group_instance_id or None,
@@ -86,6 +95,8 @@ class RoleConsumerThread(AIOKafkaConsumerThread):
             heartbeat_interval_ms=int(conf.broker_heartbeat_interval * 1000),
             **app.client_options,
         )
+        _let_joins_wait(consumer._client, conf.broker_rebalance_timeout + JOIN_MARGIN_S)
+        return consumer
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Hold the new partitions back until the app has recovered and seeks them."""
@@ -210,7 +221,13 @@ class RoleConsumerThread(AIOKafkaConsumerThread):
 
         async def watched(request: Any) -> Any:
             sent_s = time.monotonic()
-            response = await send(request)
+            if isinstance(request, JoinGroupRequest | SyncGroupRequest):
+                return await send(request)
+            try:
+                response = await asyncio.wait_for(send(request), REQUEST_TIMEOUT_MS / 1000)
+            except TimeoutError:
+                coordinator.coordinator_dead()
+                raise RequestTimedOutError from None
             # By the answer itself: after a broker's restart aiokafka may want to join again for a
             # while although each heartbeat is taken, and the gate would stay closed.
             if isinstance(request, HeartbeatRequest) and response.error_code == 0:
@@ -218,6 +235,22 @@ class RoleConsumerThread(AIOKafkaConsumerThread):
             return response
 
         coordinator._send_req = watched
+
+
+def _let_joins_wait(client: Any, wait_s: float) -> None:
+    """Give the group's connection time for a join, which is answered once every member has joined.
+
+    Its other requests are bounded where they are sent.
+    """
+    connect = client._get_conn
+
+    async def patient(node_id: Any, *, group: Any = ConnectionGroup.DEFAULT, **more: Any) -> Any:
+        connection = await connect(node_id, group=group, **more)
+        if connection is not None and group is ConnectionGroup.COORDINATION:
+            connection._request_timeout = wait_s
+        return connection
+
+    client._get_conn = patient
 
 
 def _plain(tp: TP) -> TopicPartition:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import structlog
 
-from rowmill.errors import SecretMissing
+from rowmill.errors import InfrastructureError, SecretMissing
 from rowmill.streams.core import receipts
 from rowmill.streams.core.identity import idempotency_key
 from rowmill.streams.core.outcomes import Answered, FailureKind, Outcome, Refused
@@ -98,6 +98,8 @@ class Caller:
             # running receipt and takes over under the same idempotency key.
             log.warning("call_left_to_next_owner", receipt=call.receipt.key, tool=call.tool.id)
             self._claims.forget(call)
+        except InfrastructureError as error:
+            self._crash(error)  # says by itself what is wrong, and where
         except Exception as error:
             log.exception("call_broke", receipt=call.receipt.key, tool=call.tool.id)
             self._crash(error)

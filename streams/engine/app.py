@@ -189,7 +189,9 @@ class RoleApp(faust.App):
         return cast(RoleConsumer, self.consumer)
 
     def fail(self, error: BaseException) -> None:
-        """Stop the worker for `error`, from code that can't wait."""
+        """Stop the worker for `error`, from code that can't wait. The first one counts."""
+        if self.crashed or self._crashing:
+            return
         task = asyncio.get_running_loop().create_task(self.crash(error))
         self._crashing.add(task)
         task.add_done_callback(self._crashing.discard)

@@ -14,6 +14,7 @@ store is never ahead of its changelog and never skips a record of it.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import struct
 import time
@@ -141,6 +142,7 @@ class PartitionStore:
         The iterator is closed before it returns: an open one keeps the database's lock.
         """
         found: list[tuple[bytes, bytes]] = []
+        iterator: Any = None
         try:
             iterator = self._db.iter()
             iterator.seek(prefix if after is None else after + b"\x00")
@@ -159,24 +161,32 @@ class PartitionStore:
         return found
 
     def bury(self) -> int:
-        """Remove tombstones that no late record can need any more. Returns how many."""
+        """Remove tombstones that no late record can need any more. Returns how many.
+
+        Raises: StoreFailed.
+        """
         oldest = _wall_ms() - TOMBSTONE_AGE_MAX_MS
-        batch = WriteBatch(raw_mode=True)
-        iterator = self._db.iter()
-        iterator.seek(_TOMBSTONE)
-        while iterator.valid() and iterator.key().startswith(_TOMBSTONE):
-            if _PAIR.unpack(iterator.value())[1] < oldest:
-                batch.delete(iterator.key())
-            iterator.next()
-        del iterator
-        removed = len(batch)
-        if removed:
-            self._db.write(batch)
+        batch, iterator = WriteBatch(raw_mode=True), None
+        try:
+            iterator = self._db.iter()
+            iterator.seek(_TOMBSTONE)
+            while iterator.valid() and iterator.key().startswith(_TOMBSTONE):
+                if _PAIR.unpack(iterator.value())[1] < oldest:
+                    batch.delete(iterator.key())
+                iterator.next()
+            iterator.status()
+            removed = len(batch)
+            if removed:
+                self._db.write(batch)
+        except Exception as error:
+            raise self._failed(error) from error
+        finally:
+            del iterator
         return removed
 
     def destroy(self, reason: str) -> None:
         """Drop everything and begin with an empty store. Raises: StoreFailed."""
-        self._db.close()
+        self.close()
         self._drop(reason)
         try:
             self._db = self._open()
@@ -185,8 +195,14 @@ class PartitionStore:
         self.next_offset, self.written_ms = None, 0
 
     def close(self) -> None:
-        """Close the database and give up its lock."""
-        self._db.close()
+        """Close the database and give up its lock.
+
+        What RocksDB can't bring into its tables now (a full disk) is in its own log, or in ours.
+        """
+        try:
+            self._db.close()
+        except Exception as error:  # noqa: BLE001 - rocksdict raises no other
+            log.warning("store_not_flushed", store=str(self.path), reason=str(error))
 
     def _open(self) -> Rdict:
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -220,7 +236,8 @@ class PartitionStore:
     def _failed(self, error: Exception) -> StoreFailed:
         if _is_corruption(error):
             # The next start drops this store and replays instead of failing at the same block.
-            (self.path / _REBUILD).touch()
+            with contextlib.suppress(OSError):
+                (self.path / _REBUILD).touch()
         return StoreFailed(self.path, error)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from rowmill.errors import InfrastructureError
 from rowmill.settings import Settings
 from rowmill.streams.core.admission import Admission
 from rowmill.streams.core.commands import runs_again
@@ -147,6 +148,8 @@ class OpenRows:
             ending = await self._runner.run(row, record)
         except asyncio.CancelledError:
             raise
+        except InfrastructureError as error:
+            self._app.fail(error)  # says by itself what is wrong, and where
         except Exception as error:
             log.exception("row_broke", run=row.run.run, row=row.row)
             self._app.fail(error)

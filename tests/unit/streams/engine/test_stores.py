@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from rowmill.streams.engine import stores
-from rowmill.streams.engine.stores import Entry, PartitionStore
+from rowmill.streams.engine.stores import Entry, PartitionStore, StoreFailed
 
 
 @pytest.fixture
@@ -100,6 +101,32 @@ def test_corruption_met_while_reading_marks_the_store_for_a_rebuild(tmp_path: Pa
     assert str(tmp_path / "0") in str(failure)
     store.close()
     assert PartitionStore(tmp_path / "0").next_offset is None
+
+
+def test_a_store_that_can_not_be_closed_is_told_and_ends_no_process(tmp_path: Path) -> None:
+    """A full disk: RocksDB raises while it flushes at the end (F24)."""
+    store = PartitionStore(tmp_path)
+    real, store._db = store._db, cast(Any, BrokenDatabase())
+    store.close()
+    for broken in (
+        lambda: store.get(b"k"),
+        lambda: store.scan(b"", None, 10),
+        lambda: store.write([Entry(b"k", b"v", 1)], 1),
+        store.bury,
+    ):
+        with pytest.raises(StoreFailed, match="No space left on device"):
+            broken()
+    real.close()
+
+
+class BrokenDatabase:
+    """Raises what RocksDB raises, at every door."""
+
+    def __getattr__(self, name: str) -> Any:
+        def fail(*_: Any) -> None:
+            raise RuntimeError("IO error: No space left on device: While appending to file")
+
+        return fail
 
 
 def test_a_dropped_store_is_empty(store: PartitionStore) -> None:

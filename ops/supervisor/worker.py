@@ -15,7 +15,7 @@ import structlog
 
 from rowmill.errors import InfrastructureError
 from rowmill.ops import logs
-from rowmill.ops.supervisor import records
+from rowmill.ops.supervisor import descriptors, records
 from rowmill.ops.supervisor.layout import Layout, Role
 from rowmill.ops.supervisor.locks import FileLock
 from rowmill.settings import Settings
@@ -51,10 +51,11 @@ def run(
 ) -> int:
     """Run one role in the foreground until SIGTERM or SIGINT. Returns the exit code.
 
-    Raises: InfrastructureError where this worker runs already under this home, or where the
-    topics are not as the catalogue says (nothing was read then).
+    Raises: InfrastructureError where this worker runs already under this home, where it may open too
+    few files, or where the topics are not as the catalogue says (nothing was read then).
     """
     os.umask(0o077)
+    descriptors.ensure()
     layout = Layout.of(settings)
     layout.prepare()
     logs.configure(settings)

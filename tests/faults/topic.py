@@ -169,3 +169,41 @@ def committed(settings: Settings, role: str, topic: TopicDefinition) -> Ends:
         return {tp.partition: one.offset for tp, one in found.items() if tp.topic == name}
 
     return asyncio.run(look())
+
+
+def repeat(settings: Settings, topics: Sequence[TopicDefinition], begin: dict[str, Ends]) -> None:
+    """Append a copy of each record since `begin` to its own partition, and move `begin` past both."""
+
+    async def copy(producer: AIOKafkaProducer, topic: TopicDefinition) -> None:
+        consumer, tps = await _consumer(settings, topic)
+        places = begin.setdefault(topic.name, {})
+        try:
+            ends = await consumer.end_offsets(tps)
+            for tp in tps:
+                consumer.seek(tp, places.get(tp.partition, 0))
+            waiting = []
+            while [tp for tp in tps if await consumer.position(tp) < ends[tp]]:
+                for tp, records in (await consumer.getmany(timeout_ms=200)).items():
+                    waiting += [
+                        await producer.send(
+                            tp.topic, one.value, one.key, tp.partition, headers=list(one.headers)
+                        )
+                        for one in records
+                        if one.offset < ends[tp]
+                    ]
+            for sent in waiting:
+                at = await sent
+                places[at.partition] = max(places.get(at.partition, 0), at.offset + 1)
+        finally:
+            await consumer.stop()
+
+    async def copy_all() -> None:
+        producer = AIOKafkaProducer(**client_options(settings))
+        await producer.start()
+        try:
+            for topic in topics:
+                await copy(producer, topic)
+        finally:
+            await producer.stop()
+
+    asyncio.run(copy_all())

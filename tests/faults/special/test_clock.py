@@ -1,10 +1,12 @@
-"""F31: the broker's clock jumps; records are stamped with it, and nothing may be thought old."""
+"""F31: the broker's clock and its clients' differ by an hour, and no record may be thought old.
+
+A JVM under libfaketime takes seconds for a millisecond's work here, so the clients' clocks are moved: what
+Kafka compares, its own time with the records', differs all the same.
+"""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
@@ -16,7 +18,6 @@ from tests.faults.asking import (
     write_play,
     write_rows,
 )
-from tests.kit.broker import OwnBroker
 from tests.kit.clocks import MovedClock
 from tests.kit.ledger import Ledger
 from tests.kit.mill import Mill
@@ -28,19 +29,17 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(420)]
 
 
 @pytest.mark.behaviour("R2")
-@pytest.mark.parametrize("by_s", [HOUR_S, -HOUR_S])
-def test_a_broker_whose_clock_jumps_loses_no_answer(
+@pytest.mark.parametrize("by_s", [-HOUR_S, HOUR_S], ids=["broker_ahead", "broker_behind"])
+def test_a_clock_that_jumps_by_an_hour_loses_no_answer(
     by_s: int, ledger: Ledger, tmp_path: Path
 ) -> None:
     clock = MovedClock(tmp_path / "offset")
-    broker = OwnBroker(tmp_path)
-    with patch.dict(os.environ, clock.env):
-        broker.start()
     play = write_play(tmp_path / "plays", provider_options="concurrency=20")
-    port = broker.settings.kafka_port
     rows = write_rows(tmp_path / "in.csv", numbered(ROWS))
-    with Mill(tmp_path, play=play, base_url=ledger.url, kafka_port=port) as mill:
-        mill.up()
+    with Mill(tmp_path, play=play, base_url=ledger.url) as mill:
+        mill.up(rows=0, dispatch=0, sink=0)
+        for role in ("rows", "dispatch", "sink"):
+            mill.worker(role, 0, **clock.env).ready()
         ledger.latency_of = lambda call: 0.05
         run = mill.start_run(rows, "jumped", "--concurrency", "20")
         ledger.until_answered(ROWS // 4)
@@ -51,4 +50,3 @@ def test_a_broker_whose_clock_jumps_loses_no_answer(
         asks_nothing_again(mill, rows, "again", known, calls)
         clock.move(0)
         asks_nothing_again(mill, rows, "back", known, calls)
-    broker.stop()

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,7 @@ from rowmill.settings import Settings
 from tests.kit.broker import free_port
 from tests.kit.provider import RunningProvider
 from tests.kit.until import until_sync
-from tests.kit.workers import WorkerProcess
+from tests.kit.workers import PROGRAM, WorkerProcess
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sp500"
 
@@ -109,12 +110,16 @@ class Mill:
         flags = [text for role, count in counts.items() for text in (f"--{role}", str(count))]
         self.rowmill("up", "--plays", str(self.play.parent), *flags)
 
-    def worker(self, role: str, index: int, **env: str) -> WorkerProcess:
+    def worker(
+        self, role: str, index: int, *, program: Sequence[str] = PROGRAM, **env: str
+    ) -> WorkerProcess:
         """Start one worker by hand; it is this test's to freeze, kill, stop and start again.
 
-        `env`: of this process alone, beside the mill's.
+        `env`: of this process alone, beside the mill's. `program`: what the interpreter runs instead.
         """
-        worker = WorkerProcess(role, index, self.home, self.env | env, self.play.parent)
+        worker = WorkerProcess(
+            role, index, self.home, self.env | env, self.play.parent, program=program
+        )
         self._workers.append(worker)
         return worker
 

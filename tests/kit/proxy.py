@@ -24,7 +24,8 @@ class Proxy(ThreadedServer):
     """Passes bytes on between its port and a port of this machine. Use it as a context manager.
 
     It runs in a thread of the test. `hold`: connections stay, and what is sent waits in buffers on
-    the way, as behind a network that lost its route; `release`: all of it arrives. `cut`: every
+    the way, as behind a network that lost its route; `hold_answers`: only what comes back does;
+    `release`: all of it arrives. `cut`: every
     connection is reset, and new ones are until `mend`.
     """
 
@@ -33,6 +34,7 @@ class Proxy(ThreadedServer):
         self.port = 0
         self._target = target
         self._passing = asyncio.Event()
+        self._answering = asyncio.Event()
         self._refusing = False
         self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
@@ -41,9 +43,14 @@ class Proxy(ThreadedServer):
         """Pass nothing on in either direction from now on."""
         self._run(self._passing.clear)
 
+    def hold_answers(self) -> None:
+        """Pass on what clients send, and nothing that comes back."""
+        self._run(self._answering.clear)
+
     def release(self) -> None:
         """Pass everything on again, what was held first."""
         self._run(self._passing.set)
+        self._run(self._answering.set)
 
     def cut(self) -> None:
         """Reset every connection, and new ones as they come. What was held is lost."""
@@ -65,6 +72,7 @@ class Proxy(ThreadedServer):
 
     async def _listen(self) -> None:
         self._passing.set()
+        self._answering.set()
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -94,8 +102,8 @@ class Proxy(ThreadedServer):
         self._writers |= both
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(reader, far_writer))
-                group.create_task(self._pump(far_reader, writer))
+                group.create_task(self._pump(reader, far_writer, self._passing))
+                group.create_task(self._pump(far_reader, writer, self._passing, self._answering))
         except* (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -103,12 +111,16 @@ class Proxy(ThreadedServer):
             for each in both:
                 each.close()
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *gates: asyncio.Event
+    ) -> None:
         while chunk := await source.read(1 << 16):
-            await self._passing.wait()
+            for gate in gates:
+                await gate.wait()
             sink.write(chunk)
             await sink.drain()
-        await self._passing.wait()
+        for gate in gates:
+            await gate.wait()
         raise ConnectionResetError  # one side closed: end the other direction too
 
 

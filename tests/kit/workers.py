@@ -9,21 +9,31 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
 from tests.kit.until import until_sync
 
+PROGRAM = ("-P", "-m", "rowmill")
+"""The command line, of the installed package."""
+
 
 class WorkerProcess:
     """`rowmill worker ROLE --index N` under a home. Started when made; `ready` waits for it."""
 
     def __init__(
-        self, role: str, index: int, home: Path, env: Mapping[str, str], plays: Path
+        self,
+        role: str,
+        index: int,
+        home: Path,
+        env: Mapping[str, str],
+        plays: Path,
+        *,
+        program: Sequence[str] = PROGRAM,
     ) -> None:
-        """`env`: the whole environment of the process."""
+        """`env`: the whole environment of the process. `program`: what the interpreter runs."""
         self.role = role
         self.index = index
         self.name = f"{role}-{index}"
@@ -33,7 +43,7 @@ class WorkerProcess:
         self._log_start = self._log_path.stat().st_size if self._log_path.exists() else 0
         with self._log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "rowmill", "worker", role]
+                [sys.executable, *program, "worker", role]
                 + ["--index", str(index), "--plays", str(plays)],
                 env=dict(env),
                 stdout=log,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -13,9 +14,13 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.faults.seeds.planted import BUGS
 from tests.faults.seeds.schedule import schedule_of
 from tests.faults.seeds.seed import Outcome, run_seed
 from tests.faults.seeds.twins import twin_of
+
+TEETH_SEEDS_MAX = 20
+NEED_REBUILD = ("forget_receipts",)
 
 REBUILD_EVERY = 3
 """Every third seed builds tables and sheet again from the topics (INV23)."""
@@ -27,6 +32,7 @@ class Result:
 
     seed: int
     problems: list[str]
+    codes: set[str] = field(default_factory=set)
     faults: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     calls: int = 0
@@ -41,9 +47,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=3, help="how many at a time")
     parser.add_argument("--keep", type=Path, help="where folders of violations go")
-    parser.add_argument("--planted", help="a bug of tests/faults/seeds/planted.py")
+    parser.add_argument("--planted", help="a bug of tests/faults/seeds/planted.py, or all of them")
     wanted = parser.parse_args(arguments)
     folder = wanted.keep or Path(tempfile.mkdtemp(prefix="rowmill-faults-"))
+    if wanted.planted is not None and wanted.seed is None:
+        bugs = list(BUGS) if wanted.planted == "all" else [wanted.planted]
+        return _show_teeth(bugs, wanted.jobs, folder)
     if wanted.seed is not None:
         print(schedule_of(wanted.seed))
         seeds, jobs = [wanted.seed], 1
@@ -69,15 +78,49 @@ def _run_all(seeds: list[int], jobs: int, folder: Path, planted: str | None) -> 
     return results
 
 
-def _run(seed: int, folder: Path, planted: str | None) -> Result:
+def _show_teeth(bugs: list[str], jobs: int, folder: Path) -> int:
+    """Run seeds with each planted bug until the checker names what it breaks."""
+    missed = []
+    with ProcessPoolExecutor(jobs) as pool:
+        running = {pool.submit(_find, bug, folder): bug for bug in bugs}
+        for done in as_completed(running):
+            bug, (seeds, codes) = running[done], done.result()
+            found = codes & set(BUGS[bug].breaks)
+            if not found:
+                missed.append(bug)
+            verdict = f"found as {', '.join(sorted(found))}" if found else "NOT FOUND"
+            others = ", ".join(sorted(codes - found)) or "none"
+            print(f"{bug}: {verdict} after {seeds} seeds; others named: {others}", flush=True)
+    print(f"{len(bugs) - len(missed)} of {len(bugs)} planted bugs found")
+    return 1 if missed else 0
+
+
+def _find(bug: str, folder: Path) -> tuple[int, set[str]]:
+    """Return after how many seeds a planted bug was found, and which codes that seed named."""
+    codes: set[str] = set()
+    for seed in range(TEETH_SEEDS_MAX):
+        result = _run(seed, folder, bug, rebuild=bug in NEED_REBUILD)
+        shutil.rmtree(folder / f"{bug}-{seed}", ignore_errors=True)
+        codes = result.codes
+        if codes & set(BUGS[bug].breaks):
+            return seed + 1, codes
+        if not codes:
+            print(f"{bug}, seed {seed}: {result.problems or 'nothing found'}", flush=True)
+    return TEETH_SEEDS_MAX, codes
+
+
+def _run(seed: int, folder: Path, planted: str | None, *, rebuild: bool | None = None) -> Result:
     schedule = schedule_of(seed)
-    sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - logs of a failed mill, kept in its folder
-    home = folder / f"seed-{seed}"
+    stdout, sys.stdout = sys.stdout, open(os.devnull, "w")  # noqa: SIM115 - a mill's logs are kept
+    home = folder / f"{planted or 'seed'}-{seed}"
     try:
         twin = twin_of(schedule.shape, folder)
-        outcome = run_seed(schedule, home, twin, rebuild=seed % REBUILD_EVERY == 0, planted=planted)
+        again = seed % REBUILD_EVERY == 0 if rebuild is None else rebuild
+        outcome = run_seed(schedule, home, twin, rebuild=again, planted=planted)
     except Exception as error:  # noqa: BLE001 - a seed that breaks is a result, the others go on
         return Result(seed, [f"it broke: {error!r}"])
+    finally:
+        sys.stdout = stdout
     return _result(outcome)
 
 
@@ -85,6 +128,7 @@ def _result(outcome: Outcome) -> Result:
     return Result(
         outcome.schedule.seed,
         outcome.problems,
+        {violation.code for violation in outcome.report.violations},
         outcome.faults,
         outcome.rows,
         outcome.calls,

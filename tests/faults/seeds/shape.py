@@ -32,7 +32,7 @@ class Options(Params):
     base_url: str = "http://127.0.0.1:1"
 
 
-patient = RetryPolicy(attempts=20, backoff_s=0.2, backoff_s_max=1.0)
+patient = RetryPolicy(attempts=12, backoff_s=0.1, backoff_s_max=0.6)
 key = bearer("CANARY")
 free = Provider(
     "free", base_url=Options.base_url, auth=key, concurrency={FREE_CONCURRENCY}, retry=patient

@@ -1,11 +1,22 @@
 #!/usr/bin/env bash
-# The one door to all checks:  bash ops/test.sh [STAGE ...]
+# The one door to all checks:  bash ops/test.sh [STAGE [OPTION ...] ...]
 #   lint types unit property integration faults docs   what runs without a name, in this order
 #   containers                                         Docker: compose and testcontainers, for real
+#   faults --seeds 300 [--from N] [--jobs J]           its long form: seeds of faults, by hand
 # Each stage's time is printed. The exit code is 0 only if every stage passed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-stages=("$@")
+stages=()
+declare -A options # of a stage: what follows its name, up to the next one
+for word in "$@"; do
+  case "$word" in
+    -* | [0-9]*)
+      [ ${#stages[@]} -gt 0 ] || { echo "$word: an option stands after its stage, as in: faults --seeds 300" >&2; exit 2; }
+      options[${stages[-1]}]+="$word "
+      ;;
+    *) stages+=("$word") ;;
+  esac
+done
 . ops/env.sh dev
 [ ${#stages[@]} -gt 0 ] || stages=(lint types unit property integration faults docs)
 
@@ -33,7 +44,11 @@ unit() { tests unit -n 2; }
 property() { tests property && tests simulation && tests conformance; }
 # Mostly waiting for processes to start and die, so more of them than cores; each has its own broker.
 integration() { say_broker && tests integration -n 4 --dist worksteal; }
-faults() { say_broker && tests faults -n 3 --dist worksteal; }
+faults() {
+  say_broker
+  # shellcheck disable=SC2086 # words, not one
+  if [ -n "${options[faults]:-}" ]; then python -m tests.faults ${options[faults]}; else tests faults -n 3 --dist worksteal; fi
+}
 docs() { run_tests --doctest-modules rowmill && tests docs; }
 containers() { bash ops/compose/containers.sh; }
 

@@ -24,6 +24,7 @@ from rowmill.streams.dispatch.notes import CallNotes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.dispatch.requests import Requests
 from rowmill.streams.engine.app import RoleApp, role_app, run
+from rowmill.streams.ports import Clock, Provider
 from rowmill.topics.catalogue import DAY_MS, RECEIPTS_CHANGELOG, RUNS
 from rowmill.topics.views import RunsView
 
@@ -37,14 +38,24 @@ def _new_id() -> str:
 
 
 class Dispatch:
-    """One dispatch process."""
+    """One dispatch process. `requests` is fed with what `tool.requests` brings."""
 
-    def __init__(self, settings: Settings, app: RoleApp) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        app: RoleApp,
+        *,
+        provider: Provider,
+        clock: Clock,
+        new_id: Callable[[], str],
+        chance: Callable[[], float],
+    ) -> None:
+        """`new_id` makes random ids, `chance` random numbers in [0, 1)."""
         self._settings = settings
         self._app = app
-        self._clock = SystemClock()
+        self._clock = clock
         self._recovered_ms: dict[int, int] = {}
-        self._http = HttpProvider(app.secrets)
+        self._provider = provider
         ownership = Ownership(
             app.instance, app.epoch, app.owns, self._gate, self._recovered_ms.__getitem__
         )
@@ -54,13 +65,13 @@ class Dispatch:
         self._caller = Caller(
             store,
             mail,
-            self._http,
+            provider,
             ownership,
             self._clock,
             lease_ms=round(settings.lease_s * 1000),
             bytes_max=settings.receipt_bytes_max,
-            new_id=_new_id,
-            chance=random.random,
+            new_id=new_id,
+            chance=chance,
             crash=app.fail,
             notes=notes,
         )
@@ -72,25 +83,24 @@ class Dispatch:
             gate=lambda: self._gate() and not app.stopping,
         )
         answers = Answers(app)
-        self._claims = Claims(store, lanes, answers, mail, ownership, self._clock, _new_id, notes)
+        self._claims = Claims(store, lanes, answers, mail, ownership, self._clock, new_id, notes)
         self._caller.connect(self._claims, lanes)
         ttl_ms = round(settings.receipt_ttl_days * DAY_MS)
         self._expiry = Expiry(store, self._claims, ownership, self._clock, ttl_ms)
         self._came = asyncio.Event()
         self._sweeping: asyncio.Task[None] | None = None
         self._runs = RunsView()
-        self._requests = Requests(app, self._runs, self._claims, answers, mail)
+        self.requests = Requests(app, self._runs, self._claims, answers, mail)
         self._reader: LogReader | None = None
-        agents.attach(app, self._requests)
         app.on_partitions_ready.append(self._ready)
         app.on_partitions_lost.append(self._lost)
-        app.head_is_waiting = lambda head: self._claims.waits(head) or self._requests.holds(head)
+        app.head_is_waiting = lambda head: self._claims.waits(head) or self.requests.holds(head)
         app.before_start.append(self._start)
         app.before_stop.append(self._drain)
         app.after_stop.append(self._stop)
 
     async def _start(self) -> None:
-        self._reader = LogReader(self._settings, RUNS, self._on_run)
+        self._reader = LogReader(self._settings, RUNS, self.on_run)
         await self._reader.start()
         await self._reader.caught_up()
         sweeping = self._expiry.keep_sweeping(self._recovered_ms.keys(), self._came)
@@ -114,12 +124,13 @@ class Dispatch:
             self._sweeping.cancel()
         if self._reader is not None:
             await self._reader.stop()
-        await self._http.close()
+        await self._provider.close()
 
-    def _on_run(self, record: LogRecord) -> None:
+    def on_run(self, record: LogRecord) -> None:
+        """Take in a record of the topic `runs`."""
         run = self._runs.apply(record.key, record.value, record.offset)
         if run is not None:
-            self._requests.run_changed(run)
+            self.requests.run_changed(run)
 
     async def _ready(self, partitions: set[int]) -> None:
         now = self._clock.monotonic_ms()
@@ -130,7 +141,7 @@ class Dispatch:
     async def _lost(self, partitions: set[int]) -> None:
         self._claims.lost(partitions)
         self._mail.lost(partitions)
-        self._requests.lost(partitions)
+        self.requests.lost(partitions)
         for partition in partitions:
             self._recovered_ms.pop(partition, None)
 
@@ -152,5 +163,13 @@ def main(
         secrets=secrets,
         note=history_of(settings, "dispatch"),
     )
-    Dispatch(settings, app)
+    dispatch = Dispatch(
+        settings,
+        app,
+        provider=HttpProvider(secrets),
+        clock=SystemClock(),
+        new_id=_new_id,
+        chance=random.random,
+    )
+    agents.attach(app, dispatch.requests)
     return run(app, on_ready=on_ready)

@@ -11,16 +11,32 @@ from typing import Any, TypeVar
 import msgspec
 from pydantic import BaseModel, ValidationError
 
+from rowmill.streams.core.nesting import is_deeper, may_be_deeper
 from rowmill.topics.contracts.base import Contract
 
 C = TypeVar("C", bound=Contract)
 Headers = list[tuple[str, bytes]]
 
+REASON_CHARS_MAX = 500
+
+DEPTH_MAX = 128
+"""Levels of nesting. Answers and values of plays have 100 at most, records add a few. Whoever reads a
+record writes it again, from a place where Python may have fewer levels left."""
+
+_TOO_DEEP = f"it is nested deeper than {DEPTH_MAX} levels"
+
 _decode = msgspec.json.Decoder().decode
 
 
 class UndecodableRecord(ValueError):
-    """A record whose bytes are no record of the contract; the message is the dead letter's reason."""
+    """A record whose bytes are no record of the contract; the message is the dead letter's reason.
+
+    It quotes the record, which may be of any length: it is cut where it is long.
+    """
+
+    def __init__(self, reason: str) -> None:
+        shown = reason if len(reason) <= REASON_CHARS_MAX else reason[: REASON_CHARS_MAX - 1] + "…"
+        super().__init__(shown)
 
 
 def _plain(value: Any) -> Any:
@@ -67,6 +83,10 @@ def _object(value: bytes | None) -> dict[str, Any]:
         plain = _decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UndecodableRecord(f"not JSON: {error}") from error
+    except RecursionError as error:
+        raise UndecodableRecord(_TOO_DEEP) from error
+    if may_be_deeper(value, DEPTH_MAX) and is_deeper(plain, DEPTH_MAX):
+        raise UndecodableRecord(_TOO_DEEP)
     if not isinstance(plain, dict):
         raise UndecodableRecord(f"expected a JSON object, got {type(plain).__name__}")
     return plain

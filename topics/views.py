@@ -34,7 +34,7 @@ class RunsView:
         """Fold one record in. `offset` >= 0: where it stands in the log.
 
         Returns: the record as it now holds, its `number` filled in; None where it was refused
-        (another claim, a lower life), can't be read or was a tombstone, which forgets the run.
+        (another claim, a lower life, another run's key), can't be read or was a tombstone, which forgets the run.
         """
         if value is None:
             self._runs.pop(key, None)
@@ -43,6 +43,8 @@ class RunsView:
             record = decode(RunRecord, value)
         except UndecodableRecord:
             return None
+        if record.run != key:
+            return None  # of another run: whoever looks for it by its own id would not find it
         known = self._runs.get(key)
         if known is None:
             number = record.number if record.number >= 0 else offset
@@ -88,6 +90,8 @@ class LanesView:
         try:
             record = decode(LaneRecord, value)
         except UndecodableRecord:
+            return None
+        if record.tool != key:
             return None
         known = self._lanes.get(key)
         if known is not None and record.version <= known.version:

@@ -9,25 +9,35 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.\-]{0,99}$")]
 
 TIMEOUT_S_MAX = 900
 """Longest time-out of one send: a tool may ask for up to 15 min (Q5)."""
 
+SECONDS_MAX = 36_500 * 86_400
+"""Of any time: a century. In milliseconds it stays a whole number, and a timer can be set for it."""
+
+VERSION_MAX = (1 << 63) - 1
+
+CALLS_MAX = 1_000_000_000
+"""Of a rate, of calls in flight: beyond all that a worker could do."""
+
+Seconds = Annotated[float, Field(gt=0, le=SECONDS_MAX)]
+
 
 class Spec(BaseModel):
     """Base: frozen, no unknown fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Rate(Spec):
     """One window of a rate limit: at most `calls` sends in any `per_s` seconds."""
 
-    calls: PositiveInt
-    per_s: PositiveFloat
+    calls: Annotated[int, Field(ge=1, le=CALLS_MAX)]
+    per_s: Annotated[float, Field(ge=0.001, le=SECONDS_MAX)]
 
 
 class Auth(Spec):
@@ -42,9 +52,9 @@ class RetryPolicy(Spec):
     """How often and when a call is sent again (Q5)."""
 
     attempts: Annotated[int, Field(ge=1, le=20)] = 3
-    backoff_s: PositiveFloat = 0.5
-    backoff_s_max: PositiveFloat = 30
-    deadline_s: PositiveFloat = 900
+    backoff_s: Seconds = 0.5
+    backoff_s_max: Seconds = 30
+    deadline_s: Seconds = 900
 
 
 class ProviderSpec(Spec):
@@ -56,7 +66,7 @@ class ProviderSpec(Spec):
     auth: Auth | None = None
     headers: dict[str, str] = {}
     limits: tuple[Rate, ...] = ()
-    concurrency: PositiveInt | None = None
+    concurrency: Annotated[int, Field(ge=1, le=CALLS_MAX)] | None = None
     retry: RetryPolicy = RetryPolicy()
 
     @field_validator("base_url")
@@ -90,12 +100,12 @@ class ToolSpec(Spec):
     provider: Identifier
     method: Literal["POST", "GET", "PUT"] = "POST"
     path: str
-    version: PositiveInt = 1
+    version: Annotated[int, Field(ge=1, le=VERSION_MAX)] = 1
     timeout_s: Annotated[float, Field(gt=0, le=TIMEOUT_S_MAX)] = 60
     retry: RetryPolicy | None = None
     idempotent: bool = True
-    key_lifetime_s: PositiveFloat = 86_400
-    stale_after_s: PositiveFloat | None = None
+    key_lifetime_s: Seconds = 86_400
+    stale_after_s: Seconds | None = None
     cost: Annotated[float, Field(ge=0)] = 0
     output_schema: dict[str, Any] | None = None
 

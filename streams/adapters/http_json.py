@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from rowmill.streams.adapters.http_body import BodyUnusable
+from rowmill.streams.core.nesting import is_deeper, may_be_deeper
 
 DEPTH_MAX = 100
 """Levels of nesting. Python walks some 900 before it gives up, and an answer is walked again by every
@@ -54,7 +55,7 @@ def decode(body: bytes, content_type: str) -> Any:
         if "utf-8" not in str(error).lower():
             raise _unusable(body, error) from error
         value = _decode_other(body, content_type)
-    if body.count(b"[") + body.count(b"{") > DEPTH_MAX and _too_deep(value):
+    if may_be_deeper(body, DEPTH_MAX) and is_deeper(value, DEPTH_MAX):
         raise NestedTooDeep(f"it is nested deeper than {DEPTH_MAX} levels")
     return value
 
@@ -95,17 +96,3 @@ def _float(text: str) -> float | str:
 
 
 _decode = msgspec.json.Decoder(float_hook=_float).decode
-
-
-def _too_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(DEPTH_MAX):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not level:
-            return False
-    return any(isinstance(value, dict | list) for value in level)

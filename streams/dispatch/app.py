@@ -90,7 +90,9 @@ class Dispatch:
         self._came = asyncio.Event()
         self._sweeping: asyncio.Task[None] | None = None
         self._runs = RunsView()
-        self.requests = Requests(app, self._runs, self._claims, answers, mail)
+        self.requests = Requests(
+            app, self._runs, self._claims, answers, mail, partitions=settings.partitions
+        )
         self._reader: LogReader | None = None
         app.on_partitions_ready.append(self._ready)
         app.on_partitions_lost.append(self._lost)

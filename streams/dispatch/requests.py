@@ -39,6 +39,9 @@ KINDS: Mapping[str, type[Contract]] = {
 }
 """What `tool.requests` carries: questions, and words to a receipt's owner."""
 
+PARTITIONS_MAX = 1 << 16
+"""More than any topic has."""
+
 Tools = Mapping[str, tuple[ToolSpec, ProviderSpec]]
 
 
@@ -46,9 +49,18 @@ class Requests:
     """What `tool.requests` brings. `offer` never waits: the partition goes on (Flow)."""
 
     def __init__(
-        self, app: RoleApp, runs: RunsView, claims: Claims, answers: Answers, mail: OwnerMail
+        self,
+        app: RoleApp,
+        runs: RunsView,
+        claims: Claims,
+        answers: Answers,
+        mail: OwnerMail,
+        *,
+        partitions: int = PARTITIONS_MAX,
     ) -> None:
+        """`partitions`: of `provider.results`, which a request names one of."""
         self._app = app
+        self._partitions = partitions
         self._runs = runs
         self._claims = claims
         self._answers = answers
@@ -64,6 +76,10 @@ class Requests:
             set_aside(self._app, delivery, str(error))
             return
         match record:
+            case ToolRequest() if record.reply_partition >= self._partitions:
+                # Its answer would wait for that partition for ever, and with it every commit.
+                reason = f"reply_partition {record.reply_partition}; there are {self._partitions}"
+                set_aside(self._app, delivery, reason)
             case ToolRequest():
                 self._route(delivery, record)
             case Settlement():
@@ -113,7 +129,11 @@ class Requests:
             known = self._tools[run] = (record, known[1])
         if known is None or known[0] is not record:
             providers = {provider.id: provider for provider in record.providers}
-            tools = {tool.id: (tool, providers[tool.provider]) for tool in record.tools}
+            tools = {
+                tool.id: (tool, providers[tool.provider])
+                for tool in record.tools
+                if tool.provider in providers
+            }
             known = self._tools[run] = (record, tools)
         return known[1]
 

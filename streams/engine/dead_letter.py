@@ -15,11 +15,17 @@ from rowmill.topics.contracts import DeadLetter
 
 log = structlog.get_logger(__name__)
 
+COPIED_BYTES_MAX = 600_000
+"""Of a value: base64 makes 800 kB of it, and a letter is a record, of 1 MB at most."""
+
+KEY_BYTES_MAX = 4_096
+"""Of a key: as JSON text a byte may become six."""
+
 
 def set_aside(app: RoleApp, delivery: Delivery, reason: str) -> None:
     """Write the record to the dead-letter topic and acknowledge it once that is durable.
 
-    A record that carries a secret is told of, not copied (R10).
+    A record that carries a secret is told of, not copied (R10); so is one that is too large.
     """
     where = f"{delivery.topic}/{delivery.partition}/{delivery.offset}"
     key, value = delivery.key, delivery.value
@@ -28,6 +34,12 @@ def set_aside(app: RoleApp, delivery: Delivery, reason: str) -> None:
         reason = f"{reason}; key and value are left out: they carry the secret {name}"
     if (name := app.secrets.found_in(reason.encode())) is not None:
         reason = f"the reason carries the secret {name}: left out"
+    if key is not None and len(key) > KEY_BYTES_MAX:
+        reason = f"{reason}; the key is left out: {len(key):,} bytes"
+        key = None
+    if value is not None and len(value) > COPIED_BYTES_MAX:
+        reason = f"{reason}; the value is left out: {len(value):,} bytes, see the record itself"
+        value = None
     letter = DeadLetter(
         topic=delivery.topic,
         partition=delivery.partition,

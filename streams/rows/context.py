@@ -12,7 +12,7 @@ import structlog
 
 from rowmill.plays.context import CallFailed, Force, Log, Skipped
 from rowmill.plays.providers import seconds
-from rowmill.plays.specs import TIMEOUT_S_MAX
+from rowmill.plays.specs import SECONDS_MAX, TIMEOUT_S_MAX
 from rowmill.plays.tools import OutputT, Tool
 from rowmill.plays.values import to_json
 from rowmill.settings import Settings
@@ -70,8 +70,8 @@ class RowCalls:
             self._sendable(tool, to_json(input, f"{tool.id}: input")),
             force=force,
             timeout_s=timeout_s,
-            wait_s=self._wait_s if wait_s is None else wait_s,
-            stale_after_s=None if stale_after is None else seconds(stale_after),
+            wait_s=min(self._wait_s if wait_s is None else wait_s, SECONDS_MAX),
+            stale_after_s=None if stale_after is None else min(seconds(stale_after), SECONDS_MAX),
         )
         async with self._slots:
             self._open.add(request.call)

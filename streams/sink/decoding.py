@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rowmill.streams.core.nesting import may_be_deeper
 from rowmill.streams.core.row_writes import RowWrite
 from rowmill.topics import codec
 from rowmill.topics.contracts import RowCompleted
@@ -18,6 +19,8 @@ _decode = msgspec.json.Decoder(RowWrite).decode
 
 def decode_write(value: bytes | None) -> RowWrite:
     """Return the row or patch in a record. Raises: codec.UndecodableRecord, with the reason."""
+    if may_be_deeper(value or b"", codec.DEPTH_MAX):
+        codec.decode(RowCompleted, value)
     try:
         write = _decode(value or b"")
     except (ValueError, msgspec.MsgspecError) as error:

@@ -6,7 +6,20 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rowmill.topics.contracts.base import Contract, Json
+from rowmill.plays.specs import TIMEOUT_S_MAX
+from rowmill.topics.contracts.base import (
+    KEY_CHARS_MAX,
+    Contract,
+    Count,
+    Json,
+    Key,
+    Money,
+    RowKey,
+    Seconds,
+)
+
+CALL_CHARS_MAX = 4_096
+"""A call is named after its column, and the names of columns are a play's own affair."""
 
 
 class ToolRequest(Contract):
@@ -20,23 +33,23 @@ class ToolRequest(Contract):
     TYPE: ClassVar[str] = "rowmill.tool.request"
 
     kind: Literal["ask"] = "ask"
-    run: str
-    life: int
-    dataset: str
-    row: str
-    call: str
-    receipt: str
-    tool: str
+    run: RowKey
+    life: Count
+    dataset: str = Field(max_length=KEY_CHARS_MAX)
+    row: RowKey
+    call: str = Field(max_length=CALL_CHARS_MAX)
+    receipt: Key
+    tool: str = Field(max_length=KEY_CHARS_MAX)
     input: dict[str, Json]
-    reply_partition: int = Field(ge=0)
-    asked: int = Field(0, ge=0)
-    lane_version: int = 1
-    command: int = Field(0, ge=0)
+    reply_partition: Count
+    asked: Count = 0
+    lane_version: Count = 1
+    command: Count = 0
     force: Literal["all", "failed"] | None = None
-    force_token: str | None = None
-    stale_after_s: float | None = None
-    timeout_s: float | None = None
-    wait_s: float | None = None
+    force_token: str | None = Field(None, max_length=KEY_CHARS_MAX)
+    stale_after_s: Seconds | None = None
+    timeout_s: float | None = Field(None, gt=0, le=TIMEOUT_S_MAX)
+    wait_s: Seconds | None = None
 
 
 class CallError(BaseModel):
@@ -46,7 +59,7 @@ class CallError(BaseModel):
 
     kind: str
     message: str
-    status_code: int | None = None
+    status_code: Count | None = None
 
 
 class ProviderResult(Contract):
@@ -59,7 +72,7 @@ class ProviderResult(Contract):
     TYPE: ClassVar[str] = "rowmill.provider.result"
 
     run: str
-    life: int
+    life: Count
     row: str
     call: str
     receipt: str
@@ -69,6 +82,6 @@ class ProviderResult(Contract):
     output: Json = None
     error: CallError | None = None
     reused: bool = False
-    sends: int = Field(0, ge=0)
-    cost: float = 0
-    epoch: int = 0
+    sends: Count = 0
+    cost: Money = 0
+    epoch: Count = 0

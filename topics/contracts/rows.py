@@ -6,7 +6,15 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rowmill.topics.contracts.base import Contract, Json
+from rowmill.topics.contracts.base import (
+    INT64_MAX,
+    KEY_CHARS_MAX,
+    Contract,
+    Count,
+    Json,
+    Number,
+    RowKey,
+)
 
 
 class RowInput(Contract):
@@ -19,11 +27,11 @@ class RowInput(Contract):
 
     TYPE: ClassVar[str] = "rowmill.row.input"
 
-    run: str
-    life: int = Field(1, ge=1)
-    dataset: str
-    row: str | None = None
-    index: int | None = Field(None, ge=0)
+    run: RowKey
+    life: int = Field(1, ge=1, le=INT64_MAX)
+    dataset: str = Field(max_length=KEY_CHARS_MAX)
+    row: RowKey | None = None
+    index: Count | None = None
     values: dict[str, Json]
     refused: str | None = None
 
@@ -41,7 +49,7 @@ class Cell(BaseModel):
     value: Json = None
     provider: str | None = None
     error: str | None = None
-    completed_at_ms: int | None = None
+    completed_at_ms: Number | None = None
     reused: bool = False
 
 
@@ -56,12 +64,12 @@ class RowCompleted(Contract):
 
     kind: Literal["row", "patch"] = "row"
     run: str
-    run_number: int
-    life: int
-    epoch: int
+    run_number: Number
+    life: Count
+    epoch: Count
     dataset: str
     row: str
-    index: int
+    index: Count
     status: RowStatus | None
     error: str | None = None
     failed_column: str | None = None
@@ -79,13 +87,13 @@ class RowEntry(Contract):
 
     TYPE: ClassVar[str] = "rowmill.rows.entry"
 
-    epoch: int
+    epoch: Count
     run: str
-    life: int
+    life: Count
     row: str
-    index: int
+    index: Count
     status: Literal["completed", "failed", "skipped", "duplicate"]
-    duplicate_of: int | None = None
-    command: int = Field(0, ge=0)
+    duplicate_of: Count | None = None
+    command: Count = 0
     outputs: dict[str, Json] | None = None
     counts: dict[str, Json]

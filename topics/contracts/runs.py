@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from rowmill.plays.specs import ProviderSpec, ToolSpec
-from rowmill.topics.contracts.base import Contract, Json
+from rowmill.topics.contracts.base import INT64_MAX, Contract, Count, Json, Number, RowKey
 
 RunState = Literal["claiming", "open", "paused", "stopped", "finished"]
 
@@ -30,13 +30,13 @@ class RunOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    concurrency: int = Field(50, ge=1)
+    concurrency: int = Field(50, ge=1, le=INT64_MAX)
     on_row_error: Literal["fail", "continue"] = "continue"
-    limit: int | None = None
+    limit: Count | None = None
     input: str | None = None
     sheet: str = ""
     force: Literal["all", "failed"] | None = None
-    command: int = Field(0, ge=0)
+    command: Count = 0
 
 
 class RunRecord(Contract):
@@ -51,17 +51,17 @@ class RunRecord(Contract):
 
     TYPE: ClassVar[str] = "rowmill.run"
 
-    run: str
-    number: int = -1
-    life: int = Field(ge=1)
+    run: RowKey
+    number: Number = -1
+    life: int = Field(ge=1, le=INT64_MAX)
     claim: str
     instance: str
-    pid: int
-    renewals: int = 0
+    pid: Count
+    renewals: Count = 0
     state: RunState
     reason: str | None = None
-    started_at_ms: int
-    updated_at_ms: int
+    started_at_ms: Count
+    updated_at_ms: Count
     dataset: str
     input_columns: list[str] = []
     output_columns: list[str] = []
@@ -69,7 +69,7 @@ class RunRecord(Contract):
     options: RunOptions
     providers: list[ProviderSpec] = []
     tools: list[ToolSpec] = []
-    sealed_total: int | None = None
+    sealed_total: Count | None = None
     input_digests: list[str] = []
 
 
@@ -84,8 +84,8 @@ class LaneRecord(Contract):
 
     tool: str
     lane: str
-    version: int = Field(1, ge=1)
-    partitions: list[int] = Field(min_length=1)
+    version: int = Field(1, ge=1, le=INT64_MAX)
+    partitions: list[Count] = Field(min_length=1)
 
 
 class DatasetEvent(Contract):
@@ -95,9 +95,9 @@ class DatasetEvent(Contract):
 
     kind: Literal["started", "progress", "completed", "failed", "paused"]
     run: str
-    life: int
+    life: Count
     dataset: str
-    at_ms: int
+    at_ms: Count
     counts: dict[str, Json] = {}
     wall_s: float = 0
 

@@ -13,7 +13,7 @@ from rowmill.client.receipts import Newest, brief, list_receipts
 from rowmill.settings import Settings
 from rowmill.streams.adapters.log_reader import LogRecord
 from rowmill.streams.core.outcomes import FailureKind
-from rowmill.streams.core.receipts import CHUNK_KEYS, Failure, Receipt, State
+from rowmill.streams.core.receipts import CHUNK_KEYS, Failure, Lease, Receipt, State
 from rowmill.topics.codec import encode
 from rowmill.topics.contracts import ReceiptEntry
 
@@ -27,7 +27,8 @@ def record(
     if state is not None:
         receipt = Receipt(
             key, tool, "p", state=state, sends=2, output={"big": "x" * 99}, failure=failure,
-            settled_wall_ms=settled or None, opened_wall_ms=1,
+            settled_wall_ms=settled or None, opened_wall_ms=1, purchase="purchase",
+            lease=Lease("lease", 1, "me", 20_000),
         )  # fmt: skip
         value = encode(ReceiptEntry(epoch=epoch, receipt=receipt))
     return LogRecord(0, 0, key, value, 0, (("rowmill_epoch", str(epoch).encode()),))

@@ -82,8 +82,9 @@ class Role:
         lease_ms: int = 20_000,
         table: FakeTable | None = None,
         instance: str = "me",
+        app: FakeApp | None = None,
     ) -> None:
-        self.app = cast(Any, FakeApp())
+        self.app = cast(Any, app or FakeApp())
         self.table = cast(Any, table or FakeTable(self.app))
         self.table.app = self.app
         self.clock = FakeClock()
@@ -110,7 +111,7 @@ class Role:
         caller.connect(self.claims, self.lanes)
         self.caller = caller
         self.runs = RunsView()
-        self.requests = Requests(self.app, self.runs, self.claims, answers, mail)
+        self.requests = Requests(self.app, self.runs, self.claims, answers, mail, partitions=8)
         self.record = run_record([provider], [tool])
         self.runs.apply("run", codec.encode(self.record), 0)
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from rowmill.streams.engine.dead_letter import set_aside
+from rowmill.streams.engine.dead_letter import COPIED_BYTES_MAX, set_aside
 from tests.kit.fake_engine import CANARY, FakeApp, FakeDelivery, settle
 
 SHOWN = [CANARY, base64.b64encode(b"a:" + CANARY.encode()).decode(), quote(CANARY, safe="")]
@@ -39,4 +39,18 @@ async def test_what_carries_a_secret_is_told_of_and_not_copied(shown: str, place
     for written in (*app.raw["rows.dead-letter"], value):
         assert shown.encode() not in written
         assert app.secrets.found_in(written) is None
+    assert delivery.acked
+
+
+@pytest.mark.parametrize("key", [b"key", b"\0" * 300_000])
+async def test_what_is_too_large_to_be_copied_is_told_of(key: bytes) -> None:
+    """The copy was above what a record may have: the worker died, and again at the next start."""
+    app = cast(Any, FakeApp())
+    delivery = FakeDelivery(b"x" * (COPIED_BYTES_MAX + 1), key=key, topic="rows.input")
+    set_aside(app, cast(Any, delivery), "not JSON")
+    await settle()
+    (letter,) = app.produced["rows.dead-letter"]
+    assert letter.value_base64 is None
+    assert "the value is left out: 600,001 bytes, see the record itself" in letter.reason
+    assert len(app.raw["rows.dead-letter"][0]) < 900_000
     assert delivery.acked

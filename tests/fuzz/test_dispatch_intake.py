@@ -1,0 +1,121 @@
+"""Whatever comes on `tool.requests` is answered, waits, or is set aside; the next ask is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hypothesis import given
+
+from rowmill.streams.core.outcomes import Answered
+from rowmill.topics import codec
+from rowmill.topics.contracts import ReceiptEntry, RunRecord
+from tests.fuzz.bounds import bounded
+from tests.fuzz.examples import fuzzed
+from tests.fuzz.mutations import changed_bytes, changed_records
+from tests.fuzz.records import ASK, ENTRIES, KEY, REQUESTS, RUN, plain, wire
+from tests.fuzz.strict_engine import PARTITIONS, Loop, StrictApp, StrictTable, set_aside
+from tests.kit.fake_engine import FakeDelivery, settle
+from tests.unit.streams.dispatch import role as dispatch
+
+GOOD = ASK.model_copy(update={"run": "good", "row": "good", "receipt": "good", "call": "c/good"})
+STATES = [None, *(codec.encode(entry) for entry in ENTRIES)]
+"""What the table may hold of the receipt that the bad record is about."""
+
+
+class Desk:
+    """The dispatch role on the strict engine; its provider answers at once."""
+
+    def __init__(self, stored: bytes | None) -> None:
+        self.app = StrictApp()
+        self.role = dispatch.Role(table=StrictTable(self.app), app=self.app)
+        if stored is not None:
+            self.role.table.entries[0][KEY] = stored
+        self.role.provider.answer = lambda number: Answered({"n": number}, 7, 1.0)
+        self.tell_run(RUN.model_copy(update={"run": "good"}))
+
+    def tell_run(self, record: RunRecord) -> None:
+        """Let the role know a run, as its reader of `runs` does."""
+        self.tell(record.run, codec.encode(record))
+
+    def tell(self, run: str, value: bytes) -> None:
+        """Let the role read any bytes of the topic `runs`."""
+        held = self.role.runs.apply(run, value, 0)
+        if held is not None:
+            self.role.requests.run_changed(held)
+
+    def offer(self, value: bytes, offset: int) -> FakeDelivery:
+        """Hand a record over."""
+        delivery = FakeDelivery(value, offset=offset, topic="tool.requests")
+        self.role.requests.offer(delivery)  # type: ignore[arg-type]  # the fake has what is used
+        return delivery
+
+    def waits(self, delivery: FakeDelivery) -> bool:
+        """Whether the role knows what that record waits for."""
+        known: Any = delivery
+        role = self.role
+        settling = bool(role.claims._settling)
+        return role.claims.waits(known) or role.requests.holds(known) or settling
+
+    def check_good(self, good: FakeDelivery) -> None:
+        """The next good ask got its answer."""
+        assert not self.app.failures, self.app.failures
+        assert good.acked
+        assert any(result.row == "good" for result in self.app.produced["provider.results"])
+        for _, value in self.role.table.writes:
+            codec.decode(ReceiptEntry, value)
+
+
+async def take_in(value: bytes, stored: bytes | None) -> None:
+    """Offer a bad record, then a good one."""
+    desk = Desk(stored)
+    desk.tell_run(RUN)
+    bad = desk.offer(value, 7)
+    good = desk.offer(codec.encode(GOOD), 8)
+    for _ in range(6):
+        await settle()
+        if bad.acked and good.acked:
+            break
+        await asyncio.sleep(0.0005)
+    assert bad.acked or desk.waits(bad), "neither acknowledged, nor known to wait"
+    assert bad.acked or not set_aside(desk.app, bad)
+    desk.check_good(good)
+
+
+@fuzzed
+@given(changed_records([plain(record) for record in REQUESTS]).map(wire))
+def test_a_request_with_an_odd_field_is_taken_in_or_set_aside(loop: Loop, value: bytes) -> None:
+    stored = STATES[len(value) % len(STATES)]
+    bounded(lambda: loop.run(lambda: take_in(value, stored)))
+
+
+@fuzzed
+@given(changed_bytes([codec.encode(record) for record in REQUESTS]))
+def test_any_bytes_are_taken_in_or_set_aside(loop: Loop, value: bytes) -> None:
+    stored = STATES[len(value) % len(STATES)]
+    bounded(lambda: loop.run(lambda: take_in(value, stored)))
+
+
+async def ask_of(value: bytes) -> None:
+    """Let the role read any run, then ask of it."""
+    desk = Desk(None)
+    desk.tell("run", value)
+    asked = desk.offer(codec.encode(ASK), 7)
+    good = desk.offer(codec.encode(GOOD), 8)
+    for _ in range(6):
+        await settle()
+        if asked.acked and good.acked:
+            break
+        await asyncio.sleep(0.0005)
+    assert asked.acked or desk.waits(asked)
+    desk.check_good(good)
+
+
+@fuzzed
+@given(changed_records([plain(RUN)]).map(wire))
+def test_an_ask_of_an_odd_run_is_answered_or_waits(loop: Loop, value: bytes) -> None:
+    bounded(lambda: loop.run(lambda: ask_of(value)))
+
+
+def test_the_samples_ask_for_partitions_that_there_are() -> None:
+    assert ASK.reply_partition < PARTITIONS

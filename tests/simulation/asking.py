@@ -1,0 +1,220 @@
+"""The simulated rows role: rows of two runs that ask column after column, and ask again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rowmill.plays.specs import ProviderSpec, Rate, RetryPolicy, ToolSpec
+from rowmill.streams.core.outcomes import FailureKind
+from rowmill.topics import codec
+from rowmill.topics.catalogue import TOOL_REQUESTS
+from rowmill.topics.contracts import LaneRecord, PlayReference, RunOptions, RunRecord, ToolRequest
+from rowmill.topics.places import partition_of
+from tests.simulation.kafka import Link, Record
+from tests.simulation.service import TIMEOUT_S
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+RUNS = ("run-a", "run-b")
+PACED_CALLS, PACED_MS, PACED_CONCURRENCY = 5, 1_000, 4
+FREE_CONCURRENCY = 8
+KEY_LIFETIME_S = 120.0
+AGAIN_MS = 15_000
+
+_RETRY = RetryPolicy(attempts=8, backoff_s=0.2, backoff_s_max=4, deadline_s=300)
+PROVIDERS = [
+    ProviderSpec(
+        id="paced", base_url="http://p.test", limits=[Rate(calls=PACED_CALLS, per_s=1)],
+        concurrency=PACED_CONCURRENCY, retry=_RETRY,
+    ),
+    ProviderSpec(id="free", base_url="http://f.test", concurrency=FREE_CONCURRENCY, retry=_RETRY),
+]  # fmt: skip
+TOOLS = [
+    ToolSpec(id="free.first", provider="free", path="/first", timeout_s=TIMEOUT_S),
+    ToolSpec(
+        id="paced.second", provider="paced", path="/second", timeout_s=TIMEOUT_S,
+        key_lifetime_s=KEY_LIFETIME_S,
+    ),
+    ToolSpec(
+        id="free.blind", provider="free", path="/blind", timeout_s=TIMEOUT_S, idempotent=False
+    ),
+]  # fmt: skip
+COLUMNS = ("first", "second", "blind")
+
+
+def lanes_of(partitions: int) -> dict[str, LaneRecord]:
+    """Return where each tool's receipts live: a limited provider's in one partition."""
+    every = list(range(partitions))
+    return {
+        tool.id: LaneRecord(
+            tool=tool.id,
+            lane=tool.provider,
+            partitions=[1 % partitions] if tool.provider == "paced" else every,
+        )
+        for tool in TOOLS
+    }
+
+
+def run_records() -> list[tuple[str, bytes]]:
+    """Return what the topic `runs` holds."""
+    return [
+        (
+            run,
+            codec.encode(
+                RunRecord(
+                    run=run, life=1, claim="c", instance="i", pid=1, state="open",
+                    started_at_ms=0, updated_at_ms=0, dataset="d",
+                    play=PlayReference(name="p", digest="x"), options=RunOptions(),
+                    providers=PROVIDERS, tools=TOOLS,
+                )
+            ),
+        )
+        for run in RUNS
+    ]  # fmt: skip
+
+
+@dataclass
+class Row:
+    """A row of a run: which column it is at, None once it has ended."""
+
+    run: str
+    number: int
+    column: int | None = None
+    status: str = "open"
+    epoch: int = 0
+    asked: int = 0
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return f"r{self.number}"
+
+
+@dataclass
+class Rows:
+    """The role, as one that is always there; `restart` forgets what is open."""
+
+    world: World
+    chance: random.Random
+    count: int
+    open_max: int
+    partitions: int
+    rows: list[Row] = field(default_factory=list)
+    _life: int = 0
+
+    def __post_init__(self) -> None:
+        self.alive = True
+        self.loop = SimpleNamespace(call_soon=lambda happen: happen())
+        self.link = Link(self.world, self, self.chance)  # type: ignore[arg-type]
+        self._lanes = lanes_of(self.partitions)
+        self._waiting = [Row(run, number) for number in range(self.count) for run in RUNS]
+        self.rows = list(self._waiting)
+        self._open: dict[tuple[str, str], Row] = {}
+
+    @property
+    def ended(self) -> int:
+        """How many rows have ended."""
+        return sum(row.status != "open" for row in self.rows)
+
+    @property
+    def done(self) -> bool:
+        """Whether all have."""
+        return self.ended == len(self.rows)
+
+    def admit(self) -> None:
+        """Give free slots to the next rows."""
+        while self._waiting and len(self._open) < self.open_max:
+            row = self._waiting.pop(0)
+            self._open[row.run, row.id] = row
+            self._note("admitted", row, index=row.number, partition=0)
+            row.column, row.asked = 0, 0
+            self._ask(row, self._life, AGAIN_MS)
+
+    def restart(self) -> None:
+        """Die and begin anew: every row that was open starts from its first column."""
+        self._life += 1
+        self._waiting = [*self._open.values(), *self._waiting]
+        self._open = {}
+        self.admit()
+
+    def result(self, record: Record) -> None:
+        """Take a result in."""
+        assert record.value is not None
+        told = msgspec.json.decode(record.value)
+        row = self._open.get((told["run"], told["row"]))
+        if row is None or row.column is None or told["call"] != self._call(row):
+            return
+        self._note("answered", row, call=told["call"], receipt=told["receipt"], epoch=told["epoch"])
+        if told["status"] == "failed" and told["error"]["kind"] == FailureKind.STILL_RUNNING:
+            row.asked += 1
+            self._ask(row, self._life, AGAIN_MS)
+            return
+        self._note("cell", row, column=COLUMNS[row.column], status=told["status"])
+        if told["status"] == "completed":
+            assert told["output"] == {"q": self._question(row)}, f"an answer of another: {told}"
+        goes_on = told["status"] == "completed" and row.column + 1 < self._columns(row)
+        if goes_on:
+            row.column, row.asked = row.column + 1, 0
+            self._ask(row, self._life, AGAIN_MS)
+            return
+        row.status, row.column = told["status"], None
+        del self._open[row.run, row.id]
+        ending = {"index": row.number, "status": row.status, "epoch": 1, "partition": 0}
+        self._note("published", row, offset=self.ended, **ending)
+        self.world.after(1, lambda: self._note("entered", row, **ending))
+        self.admit()
+
+    def _columns(self, row: Row) -> int:
+        return 3 if row.number % 4 == 0 else 2
+
+    def _question(self, row: Row) -> str:
+        """Rows of both runs share their first questions, and some rows their second."""
+        assert row.column is not None
+        if row.column == 0:
+            return f"bad-{row.number}" if row.number % 13 == 12 else f"first-{row.number}"
+        return f"second-{row.number % 5}" if row.column == 1 else f"blind-{row.run}-{row.number}"
+
+    def _receipt(self, row: Row) -> str:
+        assert row.column is not None
+        return f"{TOOLS[row.column].id}:{self._question(row)}"
+
+    def _call(self, row: Row) -> str:
+        assert row.column is not None
+        return f"{COLUMNS[row.column]}/{self._receipt(row)}"
+
+    def _ask(self, row: Row, life: int, again_ms: float) -> None:
+        assert row.column is not None
+        tool, receipt, column = TOOLS[row.column], self._receipt(row), row.column
+        request = ToolRequest.model_construct(
+            run=row.run, life=1, dataset="d", row=row.id, call=self._call(row), receipt=receipt,
+            tool=tool.id, input={"q": self._question(row)}, reply_partition=0, asked=row.asked,
+            wait_s=float(self.chance.choice((10, 900))),
+        )  # fmt: skip
+        self._note(
+            "asked", row, column=COLUMNS[column], call=request.call, receipt=receipt,
+            asked=row.asked,
+        )  # fmt: skip
+        partition = partition_of(receipt, self._lanes[tool.id])
+        record = Record(receipt, codec.encode(request))
+
+        def arrive() -> None:
+            self.world.broker.append(TOOL_REQUESTS.name, partition, record)
+            self.world.appended(TOOL_REQUESTS.name, partition, record)
+
+        self.link.send(arrive)
+        asked = row.asked
+        self.world.after(again_ms, lambda: self._again(row, life, column, asked, again_ms))
+
+    def _again(self, row: Row, life: int, column: int, asked: int, waited_ms: float) -> None:
+        if life == self._life and row.column == column and row.asked == asked:
+            row.asked += 1
+            self._ask(row, life, min(waited_ms * 2, 120_000))
+
+    def _note(self, event: str, row: Row, **fields: Any) -> None:
+        self.world.note("rows-0", event, run=row.run, row=row.id, **fields)

@@ -1,0 +1,110 @@
+"""The simulated table: as `streams/engine/tables.py` does it, on the simulated broker's changelog."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rowmill.streams.engine.tables import NotOwned
+from rowmill.topics.catalogue import RECEIPTS_CHANGELOG
+from tests.simulation.kafka import Record
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+
+CHANGELOG = RECEIPTS_CHANGELOG.name
+EPOCH_KEY = "!epoch"
+
+
+class Owned:
+    """One partition: what is durable, and what is on its way."""
+
+    def __init__(self, store: dict[str, tuple[int, bytes | None]]) -> None:
+        self.store = store
+        self.overlay: dict[str, tuple[object, bytes | None]] = {}
+        self.open: dict[object, tuple[str, asyncio.Future[None]]] = {}
+
+
+class SimTable:
+    """The table `receipts` of one process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.owned: dict[int, Owned] = {}
+
+    def recovered(self, partition: int) -> dict[str, tuple[int, bytes | None]]:
+        """Return what a new owner finds: a record counts unless one of a higher epoch came before."""
+        store: dict[str, tuple[int, bytes | None]] = {}
+        for record in self._process.world.broker.log(CHANGELOG, partition):
+            known = store.get(record.key)
+            if known is None or record.epoch >= known[0]:
+                store[record.key] = record.epoch, record.value
+        return store
+
+    def get(self, partition: int, key: str) -> bytes | None:
+        """Read an entry. Raises: NotOwned."""
+        owned = self._owned(partition)
+        if key in owned.overlay:
+            return owned.overlay[key][1]
+        return owned.store.get(key, (0, None))[1]
+
+    def put(self, partition: int, key: str, value: bytes) -> asyncio.Future[None]:
+        """Write an entry. Raises: NotOwned."""
+        return self._write(partition, key, value)
+
+    def delete(self, partition: int, key: str) -> asyncio.Future[None]:
+        """Delete an entry. Raises: NotOwned."""
+        return self._write(partition, key, None)
+
+    def scan(self, partition: int, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Iterate entries by prefix. Raises: NotOwned."""
+        owned = self._owned(partition)
+        laid = {key: value for key, (_, value) in owned.store.items()}
+        laid |= {key: value for key, (_, value) in owned.overlay.items()}
+        for key, value in sorted(laid.items()):
+            if key.startswith(prefix) and key != EPOCH_KEY and value is not None:
+                yield key, value
+
+    def close(self) -> None:
+        """End all ownerships; who waits for a write hears so."""
+        owned, self.owned = self.owned, {}
+        for partition, one in owned.items():
+            for _, future in one.open.values():
+                if not future.done():
+                    future.set_exception(NotOwned("receipts", partition))
+                    future.exception()
+
+    def _owned(self, partition: int) -> Owned:
+        found = self.owned.get(partition)
+        if found is None:
+            raise NotOwned("receipts", partition)
+        return found
+
+    def _write(self, partition: int, key: str, value: bytes | None) -> asyncio.Future[None]:
+        owned, app = self._owned(partition), self._process.app
+        epoch, write = app.epochs[partition], object()
+        future: asyncio.Future[None] = self._process.loop.create_future()
+        owned.overlay[key] = write, value
+        owned.open[write] = key, future
+        ack = app.enqueue(CHANGELOG, partition, Record(key, value, epoch))
+        ack.add_done_callback(lambda _: self._acknowledged(owned, write, value, epoch))
+        return future
+
+    def _acknowledged(self, owned: Owned, write: object, value: bytes | None, epoch: int) -> None:
+        key, future = owned.open.pop(write)
+        owned.store[key] = epoch, value
+        if key in owned.overlay and owned.overlay[key][0] is write:
+            del owned.overlay[key]
+        if not future.done():
+            future.set_result(None)
+
+
+def epoch_record(instance: str) -> bytes:
+    """Return the value of an epoch's first record."""
+    return instance.encode()
+
+
+def last_epoch(store: dict[str, Any]) -> int:
+    """Return the highest epoch that a recovered store tells of."""
+    return int(store[EPOCH_KEY][0]) if EPOCH_KEY in store else 0

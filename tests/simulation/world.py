@@ -1,0 +1,143 @@
+"""The simulated world: true time, what happens when, who runs next. All of it follows from a seed."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from typing import Any
+
+from rowmill.topics.catalogue import PROVIDER_RESULTS, TOOL_REQUESTS
+from tests.history.events import Event
+from tests.simulation.asking import Rows, run_records
+from tests.simulation.kafka import Broker, Record
+from tests.simulation.process import SETTINGS, Process
+from tests.simulation.service import Service
+
+STEPS_MAX = 400_000
+EXPIRE_EVERY_MS = 500
+
+
+class Stuck(Exception):
+    """Nothing is left to happen, or everything happens without end."""
+
+
+class World:
+    """Processes, broker, provider and rows. `run` goes on until all is done or time is up."""
+
+    def __init__(self, seed: int, *, dispatchers: int, rows: int, open_max: int) -> None:
+        self.chance = random.Random(f"simulation {seed}")
+        self.now_ms = 0.0
+        self.events: list[Event] = []
+        self.failures: list[BaseException] = []
+        self._happenings: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+        partitions = SETTINGS.partitions
+        self.broker = Broker(self, partitions, self._own_chance())
+        self.provider = Service(self, self._own_chance())
+        self.rows = Rows(self, self._own_chance(), rows, open_max, partitions)
+        self.runs = run_records()
+        self._readers: dict[int, list[tuple[int, Callable[[], None]]]] = {}
+        self.processes: dict[str, Process] = {}
+        self._clocks = {
+            f"i{number}": (1 + self.chance.uniform(-0.002, 0.002), self.chance.uniform(0, 1e6))
+            for number in range(dispatchers)
+        }
+        for instance in self._clocks:
+            self.start(instance)
+        self.rows.admit()
+        self._expire()
+
+    def next_number(self) -> int:
+        """Return a number that was never given."""
+        self._number += 1
+        return self._number
+
+    def note(self, by: str, event: str, **fields: Any) -> None:
+        """Write the history."""
+        self.events.append({"at": round(self.now_ms * 1e6), "by": by, "event": event, **fields})
+
+    # --- time ------------------------------------------------------------------------------------------
+
+    def at(self, when_ms: float, happen: Callable[[], None]) -> None:
+        """Let something happen at a true time."""
+        heapq.heappush(self._happenings, (when_ms, self.next_number(), happen))
+
+    def after(self, delay_ms: float, happen: Callable[[], None]) -> None:
+        """Let something happen later."""
+        self.at(self.now_ms + delay_ms, happen)
+
+    def run(self, until_ms: float, over: Callable[[], bool]) -> None:
+        """Go on until `over` or the time. Raises: Stuck."""
+        for step in range(STEPS_MAX):
+            if self.failures or (step % 50 == 0 and over()):
+                return
+            running = [p for p in self.processes.values() if not p.frozen and p.loop.ready]
+            if running:
+                running[self.chance.randrange(len(running))].loop.run_one()
+            elif not self._advance(until_ms):
+                return
+        raise Stuck(f"{STEPS_MAX:,} steps without an end, at {self.now_ms:,.0f} ms")
+
+    def _advance(self, until_ms: float) -> bool:
+        """Go to the next moment at which something happens. Returns: False where time is up."""
+        next_ms = self._happenings[0][0]
+        for process in self.processes.values():
+            timer_s = None if process.frozen else process.loop.next_timer_s()
+            if timer_s is not None:
+                next_ms = min(next_ms, process.true_ms(timer_s * 1000))
+        if next_ms > until_ms:
+            self.now_ms = max(self.now_ms, until_ms)
+            return False
+        self.now_ms = max(self.now_ms, next_ms)
+        while self._happenings and self._happenings[0][0] <= self.now_ms:
+            heapq.heappop(self._happenings)[2]()
+        for process in self.processes.values():
+            if not process.frozen:
+                process.loop.wake()
+        return True
+
+    def _expire(self) -> None:
+        if not self.broker.down:
+            self.broker.expire()
+        self.after(EXPIRE_EVERY_MS, self._expire)
+
+    # --- topics ----------------------------------------------------------------------------------------
+
+    def appended(self, topic: str, partition: int, record: Record) -> None:
+        """A record lies in a log: tell who waits for it."""
+        if topic == PROVIDER_RESULTS.name:
+            self.rows.link.answer(lambda: self.rows.result(record))
+        elif topic == TOOL_REQUESTS.name:
+            for _, ready in self._readers.pop(partition, ()):
+                ready()
+
+    def wait_for_records(self, partition: int, begin: int, ready: Callable[[], None]) -> None:
+        """Call `ready` once the partition of requests has records from `begin` on."""
+        if len(self.broker.log(TOOL_REQUESTS.name, partition)) > begin:
+            ready()
+        else:
+            self._readers.setdefault(partition, []).append((begin, ready))
+
+    # --- processes -------------------------------------------------------------------------------------
+
+    def start(self, instance: str) -> None:
+        """Start a process of an instance, unless it lives."""
+        if instance not in self.processes:
+            self.processes[instance] = Process(self, instance, *self._clocks[instance])
+
+    def kill(self, instance: str) -> None:
+        """kill -9."""
+        process = self.processes.pop(instance, None)
+        if process is not None:
+            process.alive = False
+            self.note("runner-0", "killed", target=process.by)
+
+    def ended(self, process: Process) -> None:
+        """A process has ended by itself."""
+        process.alive = False
+        if self.processes.get(process.instance) is process:
+            del self.processes[process.instance]
+
+    def _own_chance(self) -> random.Random:
+        return random.Random(self.chance.random())

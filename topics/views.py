@@ -74,9 +74,13 @@ class RunsView:
 
 
 class LanesView:
-    """Where each tool's receipts live: the first record of the highest version holds."""
+    """Where each tool's receipts live: the first record of the highest version holds.
 
-    def __init__(self) -> None:
+    `partitions`: of `tool.requests`; a record that names another one is none of a lane.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self._partitions = partitions
         self._lanes: dict[str, LaneRecord] = {}
 
     def apply(self, key: str, value: bytes | None, offset: int) -> LaneRecord | None:
@@ -91,7 +95,7 @@ class LanesView:
             record = decode(LaneRecord, value)
         except UndecodableRecord:
             return None
-        if record.tool != key:
+        if record.tool != key or max(record.partitions) >= self._partitions:
             return None
         known = self._lanes.get(key)
         if known is not None and record.version <= known.version:

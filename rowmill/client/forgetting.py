@@ -44,7 +44,7 @@ async def forget_receipts(settings: Settings, keys: Sequence[str]) -> list[Wish]
     wanted = list(dict.fromkeys(keys))
     view = Newest(wanted, brief)
     receipts = LogReader(settings, RECEIPTS_CHANGELOG, view.apply)
-    lanes = LanesView()
+    lanes = LanesView(settings.partitions)
     writer = LogWriter(settings, client_id="rowmill-receipts")
     await receipts.start()
     try:

@@ -211,7 +211,7 @@ async def connect(settings: Settings) -> AsyncIterator[Mill]:
         runs = ViewedLog(settings, RUNS, RunsView(), writer)
         await runs.start()
         stack.push_async_callback(runs.stop)
-        lanes = ViewedLog(settings, LANES, LanesView(), writer)
+        lanes = ViewedLog(settings, LANES, LanesView(settings.partitions), writer)
         await lanes.start()
         stack.push_async_callback(lanes.stop)
         yield Mill(settings, writer, runs, lanes)

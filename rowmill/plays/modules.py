@@ -23,7 +23,7 @@ from types import ModuleType
 from pydantic import ValidationError
 
 from rowmill.errors import PlayError
-from rowmill.plays.sites import Site, closest, first_problem, shown
+from rowmill.plays.sites import Site, brief, closest, first_problem, shown
 from rowmill.streams.core.identity import digest
 
 _lock = threading.RLock()  # sys.path and sys.modules are one per process
@@ -69,8 +69,12 @@ def find(path_or_module: str) -> Source:
     Raises: PlayError where there is none.
     """
     path = Path(path_or_module)
-    if path.suffix == ".py" or "/" in path_or_module or path.exists():
-        return Source(_existing(path))
+    try:
+        if path.suffix == ".py" or "/" in path_or_module or path.exists():
+            return Source(_existing(path))
+    except (OSError, ValueError) as error:  # a name too long, a NUL
+        shown_ = brief(path_or_module)
+        raise PlayError(f"{shown_}: no path of a play ({error}). Nothing was called.") from None
     try:
         spec = importlib.util.find_spec(path_or_module)
     except (ImportError, ValueError):

@@ -29,7 +29,7 @@ class Rows:
     def __init__(self, settings: Settings, app: RoleApp, play_folders: Sequence[Path]) -> None:
         self._settings = settings
         self._runs = RunsView()
-        self._lanes = LanesView()
+        self._lanes = LanesView(settings.partitions)
         self._readers: list[LogReader] = []
         self._owned: set[int] = set()
         shelf = PlayShelf(play_folders)

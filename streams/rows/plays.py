@@ -81,7 +81,16 @@ class PlayShelf:
         parts = PurePath(wanted.path).parts
         for folder in self._folders:
             for start in range(len(parts)):
-                path = folder.joinpath(*parts[start:]).resolve()
-                if path.is_relative_to(folder) and path.is_file():
-                    yield str(path)
+                path = folder.joinpath(*parts[start:])
+                if (found := _file_below(folder, path)) is not None:
+                    yield str(found)
                     break
+
+
+def _file_below(folder: Path, path: Path) -> Path | None:
+    """Return the file where it is one, in `folder`; a path of a record may be none of any file."""
+    try:
+        found = path.resolve()
+        return found if found.is_relative_to(folder) and found.is_file() else None
+    except (OSError, RuntimeError, ValueError):  # a name too long, a loop of links, a NUL
+        return None

@@ -83,4 +83,13 @@ def test_a_record_under_another_key_is_no_word_of_that_run_or_tool() -> None:
     )  # fmt: skip
     lane = LaneRecord(tool="t", lane="l", partitions=[0])
     assert RunsView().apply("b", codec.encode(run), 0) is None
-    assert LanesView().apply("u", codec.encode(lane), 0) is None
+    assert LanesView(8).apply("u", codec.encode(lane), 0) is None
+
+
+def test_a_lane_in_a_partition_that_there_is_not_is_none() -> None:
+    """A question sent there would wait for ever, and every commit of its worker with it."""
+    lanes = LanesView(2)
+    beyond = LaneRecord(tool="t", lane="l", version=9, partitions=[0, 2])
+    lane = LaneRecord(tool="t", lane="l", partitions=[0, 1])
+    assert lanes.apply("t", codec.encode(beyond), 0) is None
+    assert lanes.apply("t", codec.encode(lane), 1) == lane

@@ -81,7 +81,7 @@ def lane(partitions: list[int], version: int = 1) -> bytes:
 
 
 def test_the_first_lane_of_a_version_holds_and_only_a_higher_version_replaces_it() -> None:
-    view = LanesView()
+    view = LanesView(8)
     view.apply("t", lane([1]), 0)
     assert view.apply("t", lane([2]), 1) is None
     found = view.get("t")

@@ -52,12 +52,13 @@ def test_any_bytes_are_read_or_refused_in_words(contract: type[Contract], value:
 @given(changed_records(VIEWED).map(wire))
 def test_a_view_holds_what_it_held_or_a_record_that_may_follow(value: bytes) -> None:
     def fold() -> None:
-        runs, lanes = RunsView(), LanesView()
+        runs, lanes = RunsView(), LanesView(8)
         good = runs.apply("run", codec.encode(RUN), 0)
         for key in ("run", "t", ""):
             changed = runs.apply(key, value, 1)
             assert changed is None or changed.run == key, "a run's record under another's key"
-            lanes.apply(key, value, 1)
+            lane = lanes.apply(key, value, 1)
+            assert lane is None or (lane.tool == key and max(lane.partitions) < 8)
         held = runs.get("run")
         assert held is not None
         assert good is not None

@@ -19,8 +19,20 @@ from typing import IO
 from rowmill.errors import InputError
 from rowmill.streams.core.names import field_names
 
-CELL_CHARS_MAX = 16 << 20
-"""Characters of one cell. A quote that is never closed would otherwise read the file into memory."""
+CELL_CHARS_MAX = 4 << 20
+"""Characters of one cell. A quote that is never closed would otherwise read the file into memory, four
+bytes a character. A row holds 900 KiB at most (`ROWMILL_ROW_BYTES_MAX`)."""
+
+LINE_CHARS_MAX = 8 << 20
+"""Characters of one line: a file without line ends would otherwise be read into memory."""
+
+RENAMED_SHOWN_MAX = 10
+"""Warnings about headers; a sentence counts the others."""
+
+_NO_CHARSETS = ("idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape")
+"""What Python calls text encodings and no file is written in."""
+
+_NO_ENCODING = "--encoding {}: no such encoding; try utf-8, cp1252 or utf-16. Nothing was called."
 
 _BLOCK_BYTES = 1 << 20
 _OTHER_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -174,7 +186,12 @@ class _Records:
                 return line, cells
 
     def _without_nul(self, stream: IO[str]) -> Iterator[str]:
-        for text in stream:
+        while text := stream.readline(LINE_CHARS_MAX):
+            if len(text) == LINE_CHARS_MAX and text[-1] not in "\r\n":
+                raise InputError(
+                    f"{self._path}, line {self._reader.line_num + 1}: more than "
+                    f"{LINE_CHARS_MAX:,} characters without a line end. Nothing was called."
+                )
             if "\0" in text:
                 self.nul_count += text.count("\0")
                 text = text.replace("\0", "")
@@ -236,11 +253,12 @@ def _codec(encoding: str | None) -> str:
     if encoding is None:
         return "utf-8-sig"
     try:
-        name = codecs.lookup(encoding).name
-    except LookupError:
-        raise InputError(
-            f"--encoding {encoding}: no such encoding; try utf-8, cp1252 or utf-16."
-        ) from None
+        found = codecs.lookup(encoding)
+    except (LookupError, ValueError):
+        raise InputError(_NO_ENCODING.format(ascii(encoding)[1:-1][:60])) from None
+    name = found.name
+    if not found._is_text_encoding or name.replace("-", "_") in _NO_CHARSETS:
+        raise InputError(_NO_ENCODING.format(name))
     return "utf-8-sig" if name == "utf-8" else name
 
 
@@ -279,6 +297,8 @@ def _check_encoding(path: Path, codec: str, *, told: bool) -> None:
             f"{path} byte {offset} (0x{error.object[error.start]:02X}) is not {named}. {hint} "
             "Nothing was called."
         ) from None
+    except UnicodeError as error:  # such as UTF-16 without a byte-order mark
+        raise InputError(f"{path} is not {codec}: {error}. Nothing was called.") from None
 
 
 def _likely(path: Path) -> str:
@@ -299,10 +319,13 @@ def _check_delimiter(path: Path, line: int, header: list[str]) -> None:
 
 
 def _renamed(header: list[str], fields: list[str]) -> Iterator[str]:
-    for place, (original, name) in enumerate(zip(header, fields, strict=True), 1):
-        if original != name:
-            said = f'"{original}" stands twice' if original.strip() else "has no header"
-            yield f'column {place} {said}: the play sees it as "{name}".'
+    pairs = enumerate(zip(header, fields, strict=True), 1)
+    renamed = [(place, *pair) for place, pair in pairs if pair[0] != pair[1]]
+    for place, original, name in renamed[:RENAMED_SHOWN_MAX]:
+        said = f'"{original}" stands twice' if original.strip() else "has no header"
+        yield f'column {place} {said}: the play sees it as "{name}".'
+    if (more := len(renamed) - RENAMED_SHOWN_MAX) > 0:
+        yield f"{more:,} more column{'s' * (more > 1)} stand twice or have no header."
 
 
 def _sanitised(nul_count: int) -> Iterator[str]:

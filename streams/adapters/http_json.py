@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from rowmill.streams.adapters.http_body import BodyUnusable
+from rowmill.streams.adapters.http_words import printable
 from rowmill.streams.core.nesting import is_deeper, may_be_deeper
 
 DEPTH_MAX = 100
@@ -79,7 +80,7 @@ def _unusable(body: bytes, error: Exception) -> BodyUnusable | NestedTooDeep:
         return BodyUnusable("it is not JSON but a page (HTML or XML)", cut=True)
     if "truncated" in str(error):
         return BodyUnusable("the JSON is cut off", cut=True)
-    return BodyUnusable(f"it is not JSON: {error}", cut=False)
+    return BodyUnusable(f"it is not JSON: {printable(str(error))}", cut=False)
 
 
 def _float(text: str) -> float | str:

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -57,43 +58,60 @@ _DRAWN = st.binary(min_size=2 + _CHANGE_BYTES, max_size=2 + 4 * _CHANGE_BYTES)
 
 def changed_bytes(corpus: Sequence[bytes]) -> st.SearchStrategy[bytes]:
     """Return good bytes with one to four places cut out and overwritten, or bytes of no kind."""
-
-    def change(drawn: bytes) -> bytes:
-        if drawn[0] > _NO_KIND:
-            return drawn[1:]
-        content = corpus[_number(drawn[:2]) % len(corpus)]
-        for one in _changes(drawn):
-            start = _number(one[:2]) * (len(content) + 1) >> 16
-            token = TOKENS[one[3] % len(TOKENS)]
-            content = content[:start] + token + content[start + one[2] % 13 :]
-        return content
-
-    return _DRAWN.map(change)
+    return _DRAWN.map(lambda drawn: _bytes_changed(corpus, drawn))
 
 
 def changed_records(corpus: Sequence[Plain]) -> st.SearchStrategy[Any]:
-    """Return good records with one field changed or more, or a JSON value of no kind."""
-    return numbered_changes(corpus).map(lambda drawn: drawn[1])
+    """Return good records with a field or two changed, or a JSON value of no kind.
 
-
-def numbered_changes(corpus: Sequence[Plain]) -> st.SearchStrategy[tuple[int, Any]]:
-    """Return the place in `corpus` of a good record, and that record with one to four changes.
-
-    A change sets a field to an odd value, or drops it. One in sixteen is another JSON value.
+    A change sets a field to an odd value, or drops it.
     """
     places = [list(paths(plain)) for plain in corpus]
+    return _DRAWN.map(lambda drawn: _record_changed(corpus, places, drawn))
 
-    def change(drawn: bytes) -> tuple[int, Any]:
+
+def changed_wire(corpus: Sequence[Plain]) -> st.SearchStrategy[tuple[int, bytes]]:
+    """Return what may stand in a topic, and the place in `corpus` of the record that it was.
+
+    Three of four as `changed_records`, the others as `changed_bytes`.
+    """
+    wires = [wire(plain) for plain in corpus]
+    places = [list(paths(plain)) for plain in corpus]
+
+    def change(drawn: bytes) -> tuple[int, bytes]:
         number = _number(drawn[:2]) % len(corpus)
-        if drawn[0] > _NO_KIND:
-            return number, odd(drawn[1:])
-        plain = copy.deepcopy(corpus[number])
-        for one in _changes(drawn)[: 1 + drawn[1] % 2]:
-            path = places[number][_number(one[:2]) % len(places[number])]
-            _change(plain, path, odd(one[2:]), drop=one[2] > _NO_KIND)
-        return number, plain
+        if drawn[-1] % 4 == 3:
+            return number, _bytes_changed(wires, drawn)
+        return number, wire(_record_changed(corpus, places, drawn))
 
     return _DRAWN.map(change)
+
+
+def wire(value: Any) -> bytes:
+    """Return a JSON value's bytes; `msgspec.Raw` inside it stands as it is, however deep."""
+    return msgspec.json.encode(value)
+
+
+def _bytes_changed(corpus: Sequence[bytes], drawn: bytes) -> bytes:
+    if drawn[0] > _NO_KIND:
+        return drawn[1:]
+    content = corpus[_number(drawn[:2]) % len(corpus)]
+    for one in _changes(drawn):
+        start = _number(one[:2]) * (len(content) + 1) >> 16
+        token = TOKENS[one[3] % len(TOKENS)]
+        content = content[:start] + token + content[start + one[2] % 13 :]
+    return content
+
+
+def _record_changed(corpus: Sequence[Plain], places: list[list[Path]], drawn: bytes) -> Any:
+    number = _number(drawn[:2]) % len(corpus)
+    if drawn[0] > _NO_KIND:
+        return odd(drawn[1:])
+    plain = copy.deepcopy(corpus[number])
+    for one in _changes(drawn)[: 1 + drawn[1] % 2]:
+        path = places[number][_number(one[:2]) % len(places[number])]
+        _change(plain, path, odd(one[2:]), drop=one[2] > _NO_KIND)
+    return plain
 
 
 def odd(drawn: bytes) -> Any:

@@ -127,8 +127,3 @@ def plain(record: Contract) -> dict[str, Any]:
     """Return a record as it stands in its topic."""
     found: dict[str, Any] = msgspec.json.decode(codec.encode(record))
     return found
-
-
-def wire(value: Any) -> bytes:
-    """Return a JSON value's bytes; `msgspec.Raw` inside it stands as it is, however deep."""
-    return msgspec.json.encode(value)

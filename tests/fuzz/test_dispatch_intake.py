@@ -12,8 +12,8 @@ from rowmill.topics import codec
 from rowmill.topics.contracts import ReceiptEntry, RunRecord
 from tests.fuzz.bounds import bounded
 from tests.fuzz.examples import fuzzed
-from tests.fuzz.mutations import changed_bytes, changed_records
-from tests.fuzz.records import ASK, ENTRIES, KEY, REQUESTS, RUN, plain, wire
+from tests.fuzz.mutations import changed_wire
+from tests.fuzz.records import ASK, ENTRIES, KEY, REQUESTS, RUN, plain
 from tests.fuzz.strict_engine import PARTITIONS, Loop, StrictApp, StrictTable, set_aside
 from tests.kit.fake_engine import FakeDelivery, settle
 from tests.unit.streams.dispatch import role as dispatch
@@ -83,15 +83,9 @@ async def take_in(value: bytes, stored: bytes | None) -> None:
 
 
 @fuzzed
-@given(changed_records([plain(record) for record in REQUESTS]).map(wire))
-def test_a_request_with_an_odd_field_is_taken_in_or_set_aside(loop: Loop, value: bytes) -> None:
-    stored = STATES[len(value) % len(STATES)]
-    bounded(lambda: loop.run(lambda: take_in(value, stored)))
-
-
-@fuzzed
-@given(changed_bytes([codec.encode(record) for record in REQUESTS]))
-def test_any_bytes_are_taken_in_or_set_aside(loop: Loop, value: bytes) -> None:
+@given(changed_wire([plain(record) for record in REQUESTS]))
+def test_any_record_is_taken_in_or_set_aside(loop: Loop, drawn: tuple[int, bytes]) -> None:
+    _, value = drawn
     stored = STATES[len(value) % len(STATES)]
     bounded(lambda: loop.run(lambda: take_in(value, stored)))
 
@@ -112,9 +106,9 @@ async def ask_of(value: bytes) -> None:
 
 
 @fuzzed
-@given(changed_records([plain(RUN)]).map(wire))
-def test_an_ask_of_an_odd_run_is_answered_or_waits(loop: Loop, value: bytes) -> None:
-    bounded(lambda: loop.run(lambda: ask_of(value)))
+@given(changed_wire([plain(RUN)]))
+def test_an_ask_of_an_odd_run_is_answered_or_waits(loop: Loop, drawn: tuple[int, bytes]) -> None:
+    bounded(lambda: loop.run(lambda: ask_of(drawn[1])))
 
 
 def test_the_samples_ask_for_partitions_that_there_are() -> None:

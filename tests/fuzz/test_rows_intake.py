@@ -26,8 +26,8 @@ from rowmill.topics.contracts import LaneRecord, ProviderResult, RowInput, RunRe
 from rowmill.topics.views import LanesView, RunsView
 from tests.fuzz.bounds import bounded
 from tests.fuzz.examples import fuzzed
-from tests.fuzz.mutations import changed_bytes, changed_records
-from tests.fuzz.records import INPUT, RESULT, RUN, plain, wire
+from tests.fuzz.mutations import changed_records, changed_wire, wire
+from tests.fuzz.records import INPUT, RESULT, RUN, plain
 from tests.fuzz.role_loop import AgentApp
 from tests.fuzz.strict_engine import Loop, StrictTable, set_aside
 from tests.kit.fake_engine import FakeDelivery, settle
@@ -60,7 +60,12 @@ class Shelf:
     def run(self, run: str) -> RunRecord:
         """Return the record of a run of the play."""
         reference = self.play.reference
-        fields = {"name": "play", "path": reference.path, "digest": reference.digest, "params": {}}
+        fields: dict[str, object] = {
+            "name": "play",
+            "path": reference.path,
+            "digest": reference.digest,
+            "params": {},
+        }
         return RUN.model_copy(
             update={
                 "run": run,
@@ -170,19 +175,11 @@ async def take_in(shelf: Shelf, value: bytes) -> None:
 
 
 @fuzzed
-@given(changed_records([plain(INPUT), plain(INPUT.model_copy(update={"row": None}))]).map(wire))
-def test_an_input_row_with_an_odd_field_is_run_or_set_aside(
-    loop: Loop, shelf: Shelf, value: bytes
+@given(changed_wire([plain(INPUT), plain(INPUT.model_copy(update={"row": None}))]))
+def test_any_input_row_is_run_or_set_aside(
+    loop: Loop, shelf: Shelf, drawn: tuple[int, bytes]
 ) -> None:
-    bounded(lambda: loop.run(lambda: take_in(shelf, value)))
-
-
-@fuzzed
-@given(changed_bytes([codec.encode(INPUT)]))
-def test_any_bytes_on_rows_input_are_run_or_set_aside(
-    loop: Loop, shelf: Shelf, value: bytes
-) -> None:
-    bounded(lambda: loop.run(lambda: take_in(shelf, value)))
+    bounded(lambda: loop.run(lambda: take_in(shelf, drawn[1])))
 
 
 async def hear(shelf: Shelf, changed: Any) -> None:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 Event = dict[str, Any]
 """One line, as in `docs/history.md`, plus `by`: who wrote it (`dispatch-4711`)."""
@@ -29,6 +31,21 @@ class History:
 
     def __init__(self, events: list[Event]) -> None:
         self.events = events
+        self._views: dict[Callable[[History], Any], Any] = {}
+
+    def view(self, make: Callable[[History], T]) -> T:
+        """Return what `make` makes of this history, made once: the indexes of other modules."""
+        if make not in self._views:
+            self._views[make] = make(self)
+        found: T = self._views[make]
+        return found
+
+    def before(self, name: str) -> History:
+        """Return what happened before the first event of that name; all of it without one."""
+        named = self.kind(name)
+        if not named:
+            return self
+        return History([event for event in self.events if event["at"] < named[0]["at"]])
 
     @classmethod
     def read(cls, folder: Path) -> History:

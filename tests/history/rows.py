@@ -1,0 +1,212 @@
+"""Rows: each ends once, as its play says, and the counts agree with the sheet."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.history.events import Event, History
+from tests.history.finals import Finals, SheetRow
+from tests.history.invariant import Limits, Violation, invariant
+from tests.history.lives import EVER, Lives
+
+COUNTS = ("completed", "failed", "skipped", "duplicates", "pending", "cancelled")
+
+
+@invariant(
+    "INV1",
+    """Every row that was fed is in the sheet exactly once (rows of one id count as one), and
+    nothing else is.""",
+    needs={"sheet"},
+)
+def each_once(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
+    """INV1."""
+    fed: dict[str, list[Event]] = defaultdict(list)
+    for event in history.kind("fed"):
+        fed[event["row"]].append(event)
+    wanted = set(fed) if finals.input_rows is None else {row for row, _ in finals.input_rows}
+    found = Counter(row.row for row in finals.sheet or ())
+    for row in sorted(wanted - found.keys()):
+        yield Violation("INV1", f"row {row}", "fed, and not in the sheet", tuple(fed.get(row, ())))
+    for row in sorted(found.keys() - wanted):
+        yield Violation("INV1", f"row {row}", "in the sheet, and never fed")
+    for row, times in found.items():
+        if times > 1:
+            why = f"{times} times in the sheet"
+            yield Violation("INV1", f"row {row}", why, tuple(fed.get(row, ())))
+
+
+@invariant(
+    "INV2",
+    """The counts that a run reports add up to its total and are those of the sheet; nothing is
+    pending at the end unless the run was stopped; no event of the run counts more than that.""",
+    needs={"report", "sheet"},
+)
+def totals(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
+    """INV2."""
+    report, sheet = finals.report or {}, finals.sheet or []
+    subject = f"run {report.get('run_id', '')}"
+    told = {name: int(report.get(name, 0)) for name in COUNTS}
+    if sum(told.values()) != report["total"]:
+        why = f"{_words(told)} add up to {sum(told.values())}, the total is {report['total']}"
+        yield Violation("INV2", subject, why)
+    if told["pending"] and report.get("state") not in ("stopped", "paused"):
+        yield Violation("INV2", subject, f"{told['pending']} rows are pending at the end")
+    counted = Counter(row.status for row in sheet)
+    for status in ("completed", "failed", "skipped"):
+        if counted[status] != told[status]:
+            why = f"{told[status]} rows are reported as {status}, the sheet has {counted[status]}"
+            yield Violation("INV2", subject, why)
+    if finals.input_rows is not None and told["pending"] == 0:
+        again = len(finals.input_rows) - len({row for row, _ in finals.input_rows})
+        if told["duplicates"] != again:
+            why = f"{told['duplicates']} duplicates are reported, the input has {again}"
+            yield Violation("INV2", subject, why)
+    yield from _events_of_run(finals, report, subject)
+
+
+def _events_of_run(finals: Finals, report: Mapping[str, Any], subject: str) -> Iterator[Violation]:
+    for record in (finals.topics or {}).get("runs.events", ()):
+        value = record.value
+        if not isinstance(value, dict) or value.get("run") != report.get("run_id"):
+            continue
+        counts = value.get("counts", {})
+        ended = sum(int(counts.get(name, 0)) for name in COUNTS[:4])
+        where = f'event "{value.get("kind")}" at runs.events/{record.partition}/{record.offset}'
+        if ended > report["total"]:
+            yield Violation("INV2", subject, f"{where}: {ended} rows ended of {report['total']}")
+        elif value.get("kind") == "completed" and ended != report["total"] - report["pending"]:
+            why = f"{where}: {ended} rows ended, the report says {report['total']}"
+            yield Violation("INV2", subject, why)
+
+
+def _words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+@invariant(
+    "INV3",
+    """A row whose ending is durable is not worked on again in its run; only one that failed may be,
+    by a later command.""",
+    speaks_of={"entered"},
+)
+def endings_last(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
+    """INV3."""
+    lives = history.view(Lives)
+    ended: dict[tuple[str, str], Event] = {}
+    for event in history.kind("entered", "published"):
+        place = (event["run"], event["row"])
+        known = ended.get(place)
+        if event["event"] == "entered":
+            if known is None or known["status"] == "failed" or event["epoch"] > known["epoch"]:
+                ended[place] = event
+            continue
+        if known is None or known["status"] == "failed" or event["epoch"] < known["epoch"]:
+            continue  # of a lower epoch: refused wherever it comes
+        tenure = lives.tenure("rows", known["partition"], known["epoch"])
+        sure = EVER if tenure is None else lives.sure_until(tenure, limits.session_ms)
+        if known["at"] < sure:
+            why = (
+                f'ended as "{known["status"]}", durably, and was published again by '
+                f'{event["by"]} as "{event["status"]}"'
+            )
+            yield Violation("INV3", f"row {place[1]} of run {place[0]}", why, (known, event))
+
+
+@invariant(
+    "INV4",
+    """Faults that can be mended change nothing: the sheet is the one that the same input gives
+    without any fault.""",
+    needs={"sheet", "twin"},
+)
+def as_calm(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
+    """INV4."""
+    calm = {row.row: row for row in finals.twin or ()}
+    found = {row.row: row for row in finals.sheet or ()}
+    entered = {event["row"]: event for event in history.kind("entered")}
+    for row in sorted(calm.keys() | found.keys()):
+        why = _difference(calm.get(row), found.get(row))
+        if why is not None:
+            proof = (entered[row],) if row in entered else ()
+            yield Violation("INV4", f"row {row}", why, proof)
+
+
+def _difference(calm: SheetRow | None, found: SheetRow | None) -> str | None:
+    if calm is None or found is None:
+        return "only the run with faults has it" if calm is None else "only the calm run has it"
+    if found.status != calm.status:
+        reason = f" ({found.error})" if found.error else ""
+        return f'"{found.status}"{reason}, in the calm run "{calm.status}"'
+    for column in sorted(calm.cells.keys() | found.cells.keys()):
+        one, other = found.cells.get(column), calm.cells.get(column)
+        if one != other:
+            return f"cell {column} is {one!r}, in the calm run {other!r}"
+    if found.index != calm.index:
+        return f"stands at index {found.index}, in the calm run at {calm.index}"
+    return None
+
+
+@invariant(
+    "INV5",
+    """Every cell holds what the provider answers to the question of its own row, never another
+    row's answer.""",
+    needs={"sheet", "input_rows", "cell_of", "columns"},
+)
+def own_cells(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
+    """INV5."""
+    cell_of = finals.cell_of
+    assert cell_of is not None
+    inputs: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row, values in finals.input_rows or ():
+        if values not in inputs[row]:
+            inputs[row].append(values)
+    for found in finals.sheet or ():
+        if found.status == "skipped" or found.row not in inputs:
+            continue
+        wrong = [_wrong_cell(finals, found, values) for values in inputs[found.row]]
+        if all(why is not None for why in wrong):
+            yield Violation("INV5", f"row {found.row}", str(wrong[0]))
+
+
+def _wrong_cell(finals: Finals, found: SheetRow, values: dict[str, Any]) -> str | None:
+    assert finals.cell_of is not None
+    for column in finals.columns or ():
+        cell = found.cells.get(column)
+        if cell is None and found.status != "completed":
+            continue
+        expected = finals.cell_of(values, column)
+        if cell != expected:
+            return f"cell {column} is {cell!r}; of its own input it would be {expected!r}"
+    return None
+
+
+@invariant(
+    "INV6",
+    """The columns of a row are worked out in the order of the play, each after the one before it is
+    settled.""",
+    needs={"columns"},
+    speaks_of={"admitted"},
+)
+def columns_in_order(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
+    """INV6."""
+    order = {column: place for place, column in enumerate(finals.columns or ())}
+    settled: dict[tuple[str, str, str], list[Event]] = {}
+    for event in history.kind("admitted", "asked", "cell"):
+        row = (event["by"], event["run"], event["row"])
+        if event["event"] == "admitted":
+            settled[row] = [event]
+            continue
+        place = order.get(event["column"])
+        before = settled.get(row)
+        if place is None or before is None:
+            continue
+        done = len(before) - 1
+        if event["event"] == "cell":
+            if place != done:
+                why = f"column {event['column']} was settled as number {done + 1}, not {place + 1}"
+                yield Violation("INV6", f"row {row[2]} of run {row[1]}", why, (*before, event))
+            before.append(event)
+        elif place > done:
+            why = f"column {event['column']} asked although {place - done} before it were open"
+            yield Violation("INV6", f"row {row[2]} of run {row[1]}", why, (*before, event))

@@ -6,15 +6,20 @@ stand here by name only.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import re
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.\-]{0,99}$")]
 
 TIMEOUT_S_MAX = 900
 """Longest time-out of one send: a tool may ask for up to 15 min (Q5)."""
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+_HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
+"""RFC 9110, 5.1 and 5.5; values in ASCII, as no recipient agrees on more."""
 
 SECONDS_MAX = 36_500 * 86_400
 """Of any time: a century. In milliseconds it stays a whole number, and a timer can be set for it."""
@@ -47,6 +52,12 @@ class Auth(Spec):
     secret: str
     name: str = "Authorization"
 
+    @model_validator(mode="after")
+    def _name_is_sendable(self) -> Self:
+        if self.kind != "query" and not _HEADER_NAME.fullmatch(self.name):
+            raise ValueError(f"name={self.name!r} can't be the name of a header")
+        return self
+
 
 class RetryPolicy(Spec):
     """How often and when a call is sent again (Q5)."""
@@ -77,12 +88,19 @@ class ProviderSpec(Spec):
             raise ValueError("must be http(s)://host[:port][/path]")
         if parts.username or parts.password:
             raise ValueError("must not carry a password; use auth=")
+        if parts.query or parts.fragment or not url.isprintable() or " " in url:
+            raise ValueError("must be http(s)://host[:port][/path], without ?, # and spaces")
+        _ = parts.port  # raises ValueError where it is none
         return url.rstrip("/")
 
     @field_validator("headers")
     @classmethod
     def _no_secret(cls, headers: dict[str, str]) -> dict[str, str]:
-        for name in headers:
+        for name, value in headers.items():
+            if not _HEADER_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} can't be the name of a header")
+            if not _HEADER_VALUE.fullmatch(value):
+                raise ValueError(f"{name} holds a line break, or a character beyond ASCII")
             if name.lower() in ("authorization", "proxy-authorization", "cookie"):
                 raise ValueError(f"{name} would carry a secret into the topics; use auth=")
         return headers
@@ -114,4 +132,6 @@ class ToolSpec(Spec):
     def _absolute_path(cls, path: str) -> str:
         if not path.startswith("/"):
             raise ValueError("must start with '/'")
+        if not path.isprintable() or "#" in path:
+            raise ValueError("must be printable, without #")
         return path

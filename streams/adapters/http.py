@@ -76,6 +76,16 @@ class _Connector(aiohttp.TCPConnector):
         return connection
 
 
+class _Response(aiohttp.ClientResponse):
+    """Has no reason phrase: the transport ends with one that is not UTF-8, after the answer was paid
+    for, and nobody reads it."""
+
+    async def start(self, connection: Any) -> aiohttp.ClientResponse:
+        await super().start(connection)
+        self.reason = ""
+        return self
+
+
 class _Template:
     """A tool's request without what differs from call to call: parsing a URL and checking headers
     anew for each call was a fifth of its CPU."""
@@ -140,7 +150,8 @@ class HttpProvider:
         try:
             async with asyncio.timeout(send.timeout_s):
                 reply = await self._exchange(request, send.bytes_max, started_s)
-        except (TimeoutError, httpx.TransportError, aiohttp.ClientError) as error:
+        except (TimeoutError, httpx.TransportError, aiohttp.ClientError, ValueError) as error:
+            # ValueError: what the layers below make of an answer, or of a URL, that they can't read.
             latency_ms = (time.perf_counter() - started_s) * 1000
             refused = _broken(send, error, progress.connected, latency_ms)
             return without_secrets(refused, self._secrets)
@@ -204,6 +215,7 @@ def _session(tls: ssl.SSLContext) -> aiohttp.ClientSession:
     )
     session = aiohttp.ClientSession(
         connector=connector,
+        response_class=_Response,
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,  # no proxy and no .netrc password from the environment
         auto_decompress=False,
@@ -233,7 +245,7 @@ def _broken(send: Send, error: Exception, connected: bool, latency_ms: float) ->
         reason = f"no whole answer within {send.timeout_s:g} s"
     else:
         reason = printable(_reason(error))
-    host = urlsplit(send.provider.base_url).netloc
+    host = printable(urlsplit(send.provider.base_url).netloc)
     if connected:
         kind, message = FailureKind.TRANSIENT, f"{host}: {reason}"
     else:

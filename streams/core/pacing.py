@@ -7,6 +7,12 @@ their edge (O15).
 
 The provider counts arrivals, and a send that took the slow way comes closer to its successors than it
 left. Windows are therefore kept a little longer than declared, see `arrival_spread_ms`.
+
+A permit is not yet a send: its lease must be durable first, and a broker that is away for two seconds
+lets ten permits gather that would all leave at once. So windows are counted a second time where sends
+leave, at the *door*: at any time, what left within a window and what has passed its door but not left
+yet are together at most `calls`. Passing adds one to the second, leaving moves it to the first, time
+only takes away: no window is exceeded by the times of leaving.
 """
 
 from __future__ import annotations
@@ -22,6 +28,9 @@ ARRIVAL_SPREAD_MS_MAX = 20
 ARRIVAL_SPREAD_PART = 0.02
 """The same as part of the window: what pacing may cost of a declared rate."""
 
+CLOCK_MS = 2
+"""Clocks count whole milliseconds, and no two run exactly alike."""
+
 RELEASE_JITTER_MS_MAX = 250
 """How far the end of a hold is spread, so that lanes held together do not return together (O14)."""
 
@@ -36,11 +45,12 @@ def arrival_spread_ms(per_ms: int) -> int:
 
 @dataclass(slots=True)
 class Window:
-    """One window and the times of its last `calls` sends, oldest first."""
+    """One window and the times of its last `calls` permits and departures, oldest first."""
 
     calls: int
     per_ms: int
     sent_ms: deque[int] = field(init=False)
+    left_ms: deque[int] = field(init=False)
 
     def __post_init__(self) -> None:
         if self.calls < 1 or self.per_ms < 1:
@@ -48,12 +58,23 @@ class Window:
                 f"a window needs calls and per_ms of at least 1, got {self.calls} and {self.per_ms}"
             )
         self.sent_ms = deque(maxlen=self.calls)
+        self.left_ms = deque(maxlen=self.calls)
 
     def earliest_ms(self) -> int:
         """Return when the next send keeps the window; 0 where it has room."""
         if len(self.sent_ms) < self.calls:
             return 0
         return self.sent_ms[0] + self.per_ms + arrival_spread_ms(self.per_ms)
+
+    def door_ms(self, leaving: int) -> int | None:
+        """Return when the next send may pass, with `leaving` that have passed and not left.
+
+        None: not before one of those has left.
+        """
+        free = self.calls - leaving
+        if free < 1:
+            return None
+        return 0 if len(self.left_ms) < free else self.left_ms[-free] + self.per_ms + CLOCK_MS
 
 
 class Pacer:
@@ -71,9 +92,11 @@ class Pacer:
         self._windows = [Window(calls, per_ms) for calls, per_ms in windows]
         self._concurrency = concurrency
         self._in_flight = 0
+        self._leaving = 0
         self._held_until_ms = 0
         self._last_ms = 0
         self._recent_ms: deque[int] = deque(maxlen=RECENT_SENDS)
+        self._recent_left_ms: deque[int] = deque(maxlen=RECENT_SENDS)
 
     @property
     def in_flight(self) -> int:
@@ -111,6 +134,31 @@ class Pacer:
             window.sent_ms.append(self._last_ms)
         self._in_flight += 1
 
+    def door_ms(self, now_ms: int) -> int | None:
+        """Return when a send with a permit may leave: `now_ms` or later; None as `Window.door_ms`."""
+        earliest = max(now_ms, self._held_until_ms)
+        for window in self._windows:
+            found = window.door_ms(self._leaving)
+            if found is None:
+                return None
+            earliest = max(earliest, found)
+        return earliest
+
+    def pass_door(self) -> None:
+        """A send is about to leave: `leave` or `stay` must follow."""
+        self._leaving += 1
+
+    def leave(self, now_ms: int) -> None:
+        """It left."""
+        self._leaving -= 1
+        self._recent_left_ms.append(now_ms)
+        for window in self._windows:
+            window.left_ms.append(now_ms)
+
+    def stay(self) -> None:
+        """It did not leave after all."""
+        self._leaving -= 1
+
     def record_end(self) -> None:
         """A call ended. Raises: ValueError where none is in flight."""
         if self._in_flight < 1:
@@ -134,6 +182,8 @@ class Pacer:
         """
         fresh = Pacer(windows, concurrency)
         known = max((self._recent_ms, *(window.sent_ms for window in self._windows)), key=len)
+        left = max((self._recent_left_ms, *(window.left_ms for window in self._windows)), key=len)
         for window in fresh._windows:
             window.sent_ms.extend(known)
+            window.left_ms.extend(left)
         self._windows, self._concurrency = fresh._windows, concurrency

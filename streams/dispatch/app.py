@@ -28,10 +28,6 @@ from rowmill.streams.ports import Clock, Provider
 from rowmill.topics.catalogue import DAY_MS, RECEIPTS_CHANGELOG, RUNS
 from rowmill.topics.views import RunsView
 
-GATE_MARGIN_S = 2.0
-"""Before a session can end at the broker, its owner has stopped to send (point 3): the margin covers
-the way of the heartbeat, its answer, and the check itself."""
-
 
 def _new_id() -> str:
     return token_hex(8)
@@ -57,7 +53,11 @@ class Dispatch:
         self._recovered_ms: dict[int, int] = {}
         self._provider = provider
         ownership = Ownership(
-            app.instance, app.epoch, app.owns, self._gate, self._recovered_ms.__getitem__
+            app.instance,
+            app.epoch,
+            app.owns,
+            lambda: app.surely_member,
+            self._recovered_ms.__getitem__,
         )
         self._mail = mail = OwnerMail(app)
         notes = CallNotes(app.note)
@@ -80,7 +80,7 @@ class Dispatch:
             self._caller.send,
             concurrency_default=settings.lane_concurrency,
             share=lambda: len(self._recovered_ms) / settings.partitions,
-            gate=lambda: self._gate() and not app.stopping,
+            gate=lambda: app.surely_member and not app.stopping,
         )
         answers = Answers(app)
         self._claims = Claims(store, lanes, answers, mail, ownership, self._clock, new_id, notes)
@@ -112,10 +112,6 @@ class Dispatch:
     def _swept(self, done: asyncio.Task[None]) -> None:
         if not done.cancelled() and (error := done.exception()) is not None:
             self._app.fail(error)
-
-    def _gate(self) -> bool:
-        """Open while nobody else can own our partitions (point 3 of the architecture)."""
-        return self._app.heartbeat_age_s < self._settings.session_timeout_s - GATE_MARGIN_S
 
     async def _drain(self) -> None:
         """Let calls in flight end: a planned stop repeats none."""

@@ -18,13 +18,16 @@ from rowmill.streams.core.retries import GiveUp, RetryAt, RetryPolicy, next_step
 from rowmill.streams.dispatch.calls import OpenCall
 from rowmill.streams.dispatch.claims import Claims
 from rowmill.streams.dispatch.heartbeat import Heartbeat, LeaseLost
-from rowmill.streams.dispatch.lanes import GATE_MS, Lane, Lanes
+from rowmill.streams.dispatch.lanes import GATE_MS, Departure, Lane, Lanes
 from rowmill.streams.dispatch.notes import CallNotes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.engine.tables import NotOwned
 from rowmill.streams.ports import Clock, NotSent, Provider, Send
 
 log = structlog.get_logger(__name__)
+
+DOOR_WAIT_MS_MAX = 1_000
+"""A call that would wait for longer gives its lease back, and waits in its lane."""
 
 _Next = int | Literal["settled", "left"]
 """Milliseconds until the next attempt; or the receipt is final and durable; or it is another's."""
@@ -129,14 +132,15 @@ class Caller:
         self._notes.running(call, lease)
         if not self._claims.goes_on(call):
             return "left"
-        if not self._may_act(call, heartbeat):
-            # Compared right before the request leaves: writing may have taken long (a frozen
-            # process, a broker away), and a successor may own the partition by now.
+        departure = await self._depart(call, lane, heartbeat)
+        if departure is None:
             return self._unsent(call, heartbeat)
         try:
-            outcome = await self._ask(call, heartbeat)
+            outcome = await self._ask(call, heartbeat, departure)
         except NotSent:
             return self._unsent(call, heartbeat)
+        finally:
+            departure.close()
         self._notes.heard(call, lease, outcome)
         if not self._claims.goes_on(call):
             await self._hand_over(call, heartbeat.lease, outcome)
@@ -147,6 +151,21 @@ class Caller:
             )
             return await self._settle(call, receipt, heartbeat)
         return await self._refused(call, lane, outcome, heartbeat)
+
+    async def _depart(self, call: OpenCall, lane: Lane, heartbeat: Heartbeat) -> Departure | None:
+        """Wait at the lane's door; None where the call may not leave, or not soon.
+
+        Compared right before the request leaves: writing may have taken long (a frozen process, a
+        broker away), a successor may own the partition by now, and other calls want to leave too.
+        """
+        while self._claims.goes_on(call) and self._may_act(call, heartbeat):
+            passed = lane.depart()
+            if isinstance(passed, Departure):
+                return passed
+            if passed > DOOR_WAIT_MS_MAX:
+                return None
+            await asyncio.sleep(passed / 1000)
+        return None
 
     async def _outlived(self, call: OpenCall) -> _Next:
         """Fail a call that waited longer than its key lives (Q7)."""
@@ -220,8 +239,9 @@ class Caller:
             call.receipt = receipt
             with suppress(NotOwned):
                 await self._store.put(call.partition, receipt)
-                if self._may_act(call, heartbeat):
+                if self._ownership.gate():
                     self._notes.kept(receipt, heartbeat.lease.epoch)
+                if self._may_act(call, heartbeat):
                     return "settled"
             # Writing took so long that a successor may own the partition: it decides, since what
             # was written here may be too late (a broker that was away, a frozen process).
@@ -276,9 +296,10 @@ class Caller:
         if self._claims.goes_on(call) and call.receipt.state == "queued":
             lane.offer(call)
 
-    async def _ask(self, call: OpenCall, heartbeat: Heartbeat) -> Outcome:
+    async def _ask(self, call: OpenCall, heartbeat: Heartbeat, departure: Departure) -> Outcome:
+        request = self._request(call, heartbeat, departure)
         try:
-            return await heartbeat.keep(self._provider.call(self._request(call, heartbeat)))
+            return await heartbeat.keep(self._provider.call(request))
         except LeaseLost:
             return Refused(
                 kind=FailureKind.LEASE_LOST,
@@ -296,9 +317,11 @@ class Caller:
                 reached=False,
             )
 
-    def _leaves(self, call: OpenCall, heartbeat: Heartbeat) -> bool:
+    def _leaves(self, call: OpenCall, heartbeat: Heartbeat, departure: Departure) -> bool:
         """Whether the request may leave now that its connection is there."""
         if call.key_is_old(self._clock.monotonic_ms()) or not self._may_act(call, heartbeat):
+            return False
+        if not departure.leave():
             return False
         self._notes.sent(call, heartbeat.lease)
         return True
@@ -311,7 +334,7 @@ class Caller:
             duration_ms=self._lease_ms,
         )
 
-    def _request(self, call: OpenCall, heartbeat: Heartbeat) -> Send:
+    def _request(self, call: OpenCall, heartbeat: Heartbeat, departure: Departure) -> Send:
         receipt = call.receipt
         if receipt.purchase is None:
             raise receipts.IllegalTransition(f"receipt {receipt.key} is sent without a purchase")
@@ -322,7 +345,7 @@ class Caller:
             idempotency_key=idempotency_key(receipt.key, receipt.purchase),
             timeout_s=call.timeout_s,
             bytes_max=self._bytes_max,
-            may_leave=lambda: self._leaves(call, heartbeat),
+            may_leave=lambda: self._leaves(call, heartbeat, departure),
         )
 
 

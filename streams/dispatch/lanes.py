@@ -17,8 +17,36 @@ from rowmill.streams.ports import Clock
 GATE_MS = 100
 """While the gate is closed a lane looks again this often."""
 
+DOOR_MS = 5
+"""While as many calls as a window admits are on their way out, the next one looks again this often."""
+
 Policy = tuple[tuple[tuple[int, int], ...], int]
 """Windows (calls, per_ms) and concurrency."""
+
+
+class Departure:
+    """One call between its lane's door and its leaving. `close` it in any case."""
+
+    def __init__(self, pacer: Pacer, clock: Clock) -> None:
+        self._pacer = pacer
+        self._clock = clock
+        self._open = True
+        pacer.pass_door()
+
+    def leave(self) -> bool:
+        """Count the call as left, unless its lane has been held meanwhile (G2)."""
+        now_ms = self._clock.monotonic_ms()
+        if self._pacer.held_until_ms > now_ms:
+            return False
+        self._open = False
+        self._pacer.leave(now_ms)
+        return True
+
+    def close(self) -> None:
+        """Say that it did not leave, unless it did."""
+        if self._open:
+            self._open = False
+            self._pacer.stay()
 
 
 class Lane:
@@ -57,6 +85,16 @@ class Lane:
     def hold(self, delay_ms: int, chance: float) -> None:
         """Let nothing leave for `delay_ms`: the provider asked for it (429, Retry-After)."""
         self.pacer.hold_until(self._clock.monotonic_ms() + delay_ms, chance)
+
+    def depart(self) -> Departure | int:
+        """Let a call with a permit pass the door, or say after how many ms it should try again."""
+        now_ms = self._clock.monotonic_ms()
+        door_ms = self.pacer.door_ms(now_ms)
+        if door_ms is None:
+            return DOOR_MS
+        if door_ms > now_ms:
+            return door_ms - now_ms
+        return Departure(self.pacer, self._clock)
 
     def drop(self, partitions: set[int]) -> None:
         """Remove the queued calls of partitions that went to another owner (R11)."""

@@ -44,6 +44,9 @@ PARTITION_FETCH_BYTES = 512 << 10
 POLL_INTERVAL_MAX_S = 2_000_000
 """A consumer idle for longer leaves its group and never comes back (aiokafka 1187)."""
 REBALANCE_S = 60
+GATE_MARGIN_S = 2.0
+"""Before a session can end at the broker, its owner has stopped to act: the margin covers the way of
+the heartbeat, its answer, and the check itself."""
 
 
 class RoleTransport(Transport):
@@ -166,6 +169,11 @@ class RoleApp(faust.App):
         """Seconds since the sending of the last heartbeat that the group took (monotonic)."""
         return time.monotonic() - self.role_consumer.thread.heartbeat_ok_s
 
+    @property
+    def surely_member(self) -> bool:
+        """Whether nobody else can own this process's partitions now (point 3 of the architecture)."""
+        return self.heartbeat_age_s < self.settings.session_timeout_s - GATE_MARGIN_S
+
     # --- names -----------------------------------------------------------------------------------
 
     def wire_name(self, topic: TopicDefinition) -> str:
@@ -224,11 +232,11 @@ class RoleApp(faust.App):
     async def _on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         if not self.should_stop:
             self._update_assignment(assigned)
-            await self._or_crash(self._take(assigned))
+            await self._or_crash(self._take(assigned, generation_id))
 
-    async def _take(self, assigned: set[TP]) -> None:
+    async def _take(self, assigned: set[TP], generation: int) -> None:
         await self.topics.on_partitions_assigned(assigned)
-        await self.ownership.assigned(assigned)
+        await self.ownership.assigned(assigned, generation)
 
     async def _or_crash(self, step: Awaitable[None]) -> None:
         try:

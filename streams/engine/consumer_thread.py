@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -96,13 +96,16 @@ class RoleConsumerThread(AIOKafkaConsumerThread):
             **app.client_options,
         )
         _let_joins_wait(consumer._client, conf.broker_rebalance_timeout + JOIN_MARGIN_S)
+        watch_group(consumer._client, self._note_member)
         return consumer
+
+    def _note_member(self, sent_s: float) -> None:
+        self.heartbeat_ok_s = max(self.heartbeat_ok_s, sent_s)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Hold the new partitions back until the app has recovered and seeks them."""
         try:
             self._ensure_consumer().pause(*(_plain(tp) for tp in assigned))
-            self._watch_heartbeats()
             await super().on_partitions_assigned(assigned, generation_id)
         except Exception as error:
             # aiokafka logs what a listener raises, and goes on without it.
@@ -207,35 +210,6 @@ class RoleConsumerThread(AIOKafkaConsumerThread):
         # aiokafka stamps fetches with the wall clock.
         return time.monotonic() - (time.time() - latest_ms / 1000) if latest_ms else None
 
-    def _watch_heartbeats(self) -> None:
-        """Note when the group last took a heartbeat, from its sending (the gate of the architecture).
-
-        "Rebalance in progress" counts as taken in aiokafka and is no success here.
-        """
-        coordinator: Any = self._ensure_consumer()._coordinator
-        self.heartbeat_ok_s = time.monotonic()
-        if getattr(coordinator, "_watched", False):
-            return
-        coordinator._watched = True
-        send = coordinator._send_req
-
-        async def watched(request: Any) -> Any:
-            sent_s = time.monotonic()
-            if isinstance(request, JoinGroupRequest | SyncGroupRequest):
-                return await send(request)
-            try:
-                response = await asyncio.wait_for(send(request), REQUEST_TIMEOUT_MS / 1000)
-            except TimeoutError:
-                coordinator.coordinator_dead()
-                raise RequestTimedOutError from None
-            # By the answer itself: after a broker's restart aiokafka may want to join again for a
-            # while although each heartbeat is taken, and the gate would stay closed.
-            if isinstance(request, HeartbeatRequest) and response.error_code == 0:
-                self.heartbeat_ok_s = sent_s
-            return response
-
-        coordinator._send_req = watched
-
 
 def _let_joins_wait(client: Any, wait_s: float) -> None:
     """Give the group's connection time for a join, which is answered once every member has joined.
@@ -251,6 +225,40 @@ def _let_joins_wait(client: Any, wait_s: float) -> None:
         return connection
 
     client._get_conn = patient
+
+
+def watch_group(client: Any, taken: Callable[[float], None]) -> None:
+    """Tell when the group surely had us as a member, by the monotonic clock (the gate, point 3).
+
+    That is when a heartbeat or the sync of a join was *sent* which it took. Not when its answer is
+    read: a process that stood still in between believed itself a fresh owner of partitions which
+    another one had by then (tests/simulation, seed 102). By the answer itself: after a broker's
+    restart aiokafka may want to join again for a while although each heartbeat is taken;
+    "rebalance in progress" counts as taken in aiokafka and is no success here.
+    """
+    send = client.send
+
+    async def watched(node_id: Any, request: Any, *, group: Any = ConnectionGroup.DEFAULT) -> Any:
+        if group is not ConnectionGroup.COORDINATION:
+            return await send(node_id, request, group=group)
+        sent_s = time.monotonic()
+        answer = send(node_id, request, group=group)
+        if not isinstance(request, JoinGroupRequest | SyncGroupRequest):
+            answer = _in_time(answer)
+        response = await answer
+        if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code == 0:
+            taken(sent_s)
+        return response
+
+    client.send = watched
+
+
+async def _in_time(answer: Coroutine[Any, Any, T]) -> T:
+    """Await a coordinator's answer. Raises: RequestTimedOutError, upon which aiokafka looks for another."""
+    try:
+        return await asyncio.wait_for(answer, REQUEST_TIMEOUT_MS / 1000)
+    except TimeoutError:
+        raise RequestTimedOutError from None
 
 
 def _plain(tp: TP) -> TopicPartition:

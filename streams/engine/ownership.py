@@ -21,6 +21,7 @@ import structlog
 from aiokafka import TopicPartition
 from faust.types import TP
 
+from rowmill.streams.core.epochs import next_epoch
 from rowmill.streams.engine.commit import RoleConsumer
 from rowmill.streams.engine.intake import Intake
 from rowmill.streams.engine.producer import DeliveryFailed, StrictProducer
@@ -36,6 +37,8 @@ log = structlog.get_logger(__name__)
 
 SETTLE_WITHIN_S = 45
 """Below the time that a rebalance waits for its members (`app.REBALANCE_S`)."""
+
+MEMBER_LOOK_S = 0.1
 
 Hook = Callable[[set[int]], Awaitable[None]]
 
@@ -63,10 +66,10 @@ class Ownership:
         """
         return partition in self._told
 
-    async def assigned(self, tps: set[TP]) -> None:
+    async def assigned(self, tps: set[TP], generation: int) -> None:
         """Begin to take over `tps`; returns at once. The group's heartbeat waits for the return."""
         await self.revoked()
-        self._taking = asyncio.get_running_loop().create_task(self._take_over(tps))
+        self._taking = asyncio.get_running_loop().create_task(self._take_over(tps, generation))
 
     async def revoked(self) -> None:
         """Give everything up, committed as far as it goes. Idempotent."""
@@ -87,12 +90,13 @@ class Ownership:
             self._close_stores()
             self.epochs = {}
 
-    async def _take_over(self, tps: set[TP]) -> None:
+    async def _take_over(self, tps: set[TP], generation: int) -> None:
         try:
             partitions = {tp.partition for tp in tps}
             if tps:
                 await self._recover(partitions)
-                await self._raise_epochs(partitions)
+                await self._until_member()
+                await self._raise_epochs(partitions, generation)
                 self._told = set(partitions)
                 for partition in sorted(partitions):
                     self._app.note(
@@ -123,13 +127,22 @@ class Ownership:
             table.own(tp.partition, OwnedPartition(table.name, tp.partition, store, self._app.fail))
         self._stores.clear()
 
-    async def _raise_epochs(self, partitions: set[int]) -> None:
+    async def _until_member(self) -> None:
+        """Wait until the group surely has us: an assignment may come late (a process that stood still).
+
+        An epoch that is raised then would fence the real owner out (tests/simulation, seed 102).
+        """
+        while not self._app.surely_member:
+            await asyncio.sleep(MEMBER_LOOK_S)
+
+    async def _raise_epochs(self, partitions: set[int], generation: int) -> None:
         """Begin an epoch of each partition, higher than any its changelogs tell of, and wait."""
         tables = self._tables
         waiting = []
         for partition in sorted(partitions) if tables else ():
             former = [table.last_owner(partition) for table in tables]
-            epoch = 1 + max((owner.epoch for owner in former if owner), default=0)
+            last = max((owner.epoch for owner in former if owner), default=0)
+            epoch = next_epoch(last, generation)
             self.epochs[partition] = epoch
             for table, owner in zip(tables, former, strict=True):
                 ours = self._owner(epoch, owner, table.owned(partition).store.next_offset or 0)

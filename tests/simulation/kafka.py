@@ -143,7 +143,8 @@ class Broker:
         names = sorted(self.members)
         place = names.index(process.instance)
         share = {one for one in range(self.partitions) if one % len(names) == place}
-        process.link.answer(lambda: process.assigned(share, self.generation))
+        generation, synced_s = self.generation, process.local_ms() / 1000
+        process.link.answer(lambda: process.assigned(share, generation, synced_s))
 
 
 class Link:

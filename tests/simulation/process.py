@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 from rowmill.settings import Settings
 from rowmill.streams.adapters.log_reader import LogRecord
 from rowmill.streams.adapters.secrets import EnvironmentSecrets
+from rowmill.streams.core.epochs import next_epoch
 from rowmill.streams.core.offsets import PartitionOffsets
 from rowmill.streams.dispatch.app import Dispatch
+from rowmill.streams.engine.app import GATE_MARGIN_S
 from rowmill.streams.engine.delivery import Delivery, NotedDelivery
+from rowmill.streams.engine.ownership import MEMBER_LOOK_S
 from rowmill.streams.engine.tables import NotOwned
 from rowmill.topics.catalogue import TOOL_REQUESTS, TopicDefinition
 from tests.simulation.kafka import Link, Record
@@ -84,9 +87,9 @@ class Process:
                 fields[name] = round(self.true_ms(fields[name] / 1e6) * 1e6)
         self.world.note(self.by, event, **fields)
 
-    def assigned(self, share: set[int], generation: int) -> None:
+    def assigned(self, share: set[int], generation: int, synced_s: float) -> None:
         """The group gives it partitions."""
-        self.app.assigned(share, generation)
+        self.app.assigned(share, generation, synced_s)
 
 
 class SimApp:
@@ -117,6 +120,7 @@ class SimApp:
         self._taking: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
         self._joining = False
+        self._leaving = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- what the role uses --------------------------------------------------------------------------
@@ -173,6 +177,11 @@ class SimApp:
         """Seconds since the sending of the last heartbeat that the group took."""
         return self.process.loop.time() - self._heartbeat_ok_s
 
+    @property
+    def surely_member(self) -> bool:
+        """Whether nobody else can own its partitions now."""
+        return self.heartbeat_age_s < SETTINGS.session_timeout_s - GATE_MARGIN_S
+
     def fail(self, error: BaseException) -> None:
         """The role can't go on: a fault of its code, here."""
         self.process.world.failures.append(error)
@@ -197,6 +206,7 @@ class SimApp:
         self.stopping = True
         for hook in self.before_stop:
             await hook()
+        self._leaving = True
         await self._revoked()
         process = self.process
         process.link.send(lambda: process.world.broker.leave(process))
@@ -232,7 +242,7 @@ class SimApp:
     def _beaten(self, answer: str, sent_s: float, generation: int) -> None:
         if answer == "ok":
             self._heartbeat_ok_s = max(self._heartbeat_ok_s, sent_s)
-        elif not self._joining and generation == self._generation and not self.stopping:
+        elif not self._joining and generation == self._generation and not self._leaving:
             self._joining = True
             self.spawn(self._join_again())
 
@@ -242,25 +252,28 @@ class SimApp:
 
     # --- ownership: the one sequence -------------------------------------------------------------------
 
-    def assigned(self, share: set[int], generation: int) -> None:
-        """Begin to take over."""
+    def assigned(self, share: set[int], generation: int, synced_s: float) -> None:
+        """Begin to take over. `synced_s`: own clock when the group surely had it as a member."""
         self._joining = False
         self._generation = generation
-        self._heartbeat_ok_s = self.process.loop.time()
-        if not self.stopping:
-            self.spawn(self._assigned(share))
+        self._heartbeat_ok_s = max(self._heartbeat_ok_s, synced_s)
+        if not self._leaving:
+            self.spawn(self._assigned(share, generation))
 
-    async def _assigned(self, share: set[int]) -> None:
+    async def _assigned(self, share: set[int], generation: int) -> None:
         await self._revoked()
-        self._taking = self.process.loop.create_task(self._take_over(share))
+        self._taking = self.process.loop.create_task(self._take_over(share, generation))
 
-    async def _take_over(self, share: set[int]) -> None:
+    async def _take_over(self, share: set[int], generation: int) -> None:
         for partition in sorted(share):
             await asyncio.sleep(self.process.chance.choice((0.001, 0.05, 0.4)))
             self._table.owned[partition] = Owned(self._table.recovered(partition))
+        while not self.surely_member:
+            await asyncio.sleep(MEMBER_LOOK_S)
         waiting = []
         for partition in sorted(share):
-            self.epochs[partition] = 1 + last_epoch(self._table.owned[partition].store)
+            last = last_epoch(self._table.owned[partition].store)
+            self.epochs[partition] = next_epoch(last, generation)
             value = epoch_record(self.instance)
             waiting.append(self._table.put(partition, EPOCH_KEY, value))
         await asyncio.gather(*waiting)

@@ -16,6 +16,7 @@ from tests.simulation.service import Service
 
 STEPS_MAX = 400_000
 EXPIRE_EVERY_MS = 500
+RESTART_MS = 1_000
 
 
 class Stuck(Exception):
@@ -40,7 +41,7 @@ class World:
         self._readers: dict[int, list[tuple[int, Callable[[], None]]]] = {}
         self.processes: dict[str, Process] = {}
         self._clocks = {
-            f"i{number}": (1 + self.chance.uniform(-0.002, 0.002), self.chance.uniform(0, 1e6))
+            f"i{number}": (1 + self.chance.uniform(-0.0003, 0.0003), self.chance.uniform(0, 1e6))
             for number in range(dispatchers)
         }
         for instance in self._clocks:
@@ -134,10 +135,11 @@ class World:
             self.note("runner-0", "killed", target=process.by)
 
     def ended(self, process: Process) -> None:
-        """A process has ended by itself."""
+        """A process has ended by itself; its supervisor starts it again."""
         process.alive = False
         if self.processes.get(process.instance) is process:
             del self.processes[process.instance]
+            self.after(RESTART_MS, lambda: self.start(process.instance))
 
     def _own_chance(self) -> random.Random:
         return random.Random(self.chance.random())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import platformdirs
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, SecretStr
+from pydantic import Field, SecretStr
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -15,8 +16,20 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from rowmill.errors import UsageError
+
 RECORD_BYTES_MAX = 900 << 10
 """Bytes of one value in a record: with key, headers and batch it stays under Kafka's 1 MB."""
+
+Whole = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
+"""From 1 to what Kafka's protocol carries of a number of bytes or milliseconds."""
+
+Seconds = Annotated[float, Field(ge=0.001, le=2_000_000)]
+"""From a millisecond to what Kafka's protocol carries of them, 23 days."""
+
+
+class SettingsUnreadable(UsageError):
+    """A settings file can't be read. Nothing was called."""
 
 
 class Settings(BaseSettings):
@@ -45,59 +58,63 @@ class Settings(BaseSettings):
     kafka_ssl_ca_file: Path | None = None
     kafka_ssl_cert_file: Path | None = None
     kafka_ssl_key_file: Path | None = None
-    kafka_port: PositiveInt = Field(9092, description="Port of the embedded broker on 127.0.0.1.")
-    kafka_heap_mb: PositiveInt = Field(256, description="Java heap of the embedded broker, MiB.")
+    kafka_port: Whole = Field(
+        9092, le=65_535, description="Port of the embedded broker on 127.0.0.1."
+    )
+    kafka_heap_mb: Whole = Field(256, description="Java heap of the embedded broker, MiB.")
 
     topic_prefix: str = Field("", description="Put before every topic and consumer group name.")
-    standbys: NonNegativeInt = Field(
-        0, description="Copies of each table partition kept by other workers, for a quick takeover."
+    standbys: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="Copies of each table partition kept by other workers, for a quick takeover.",
     )
-    partitions: PositiveInt = Field(4, description="Partitions of every data topic.")
-    replication: PositiveInt = Field(1, description="Replicas of every topic (3 in a cluster).")
+    partitions: Whole = Field(4, le=10_000, description="Partitions of every data topic.")
+    replication: Whole = Field(1, le=100, description="Replicas of every topic (3 in a cluster).")
 
     sheet: str = Field("", description="Sheet URL; empty: sqlite:///{home}/sheet.sqlite.")
 
-    row_max: PositiveInt = Field(500, description="Rows open in one rows worker, over all runs.")
-    read_ahead_bytes: PositiveInt = Field(
+    row_max: Whole = Field(500, description="Rows open in one rows worker, over all runs.")
+    read_ahead_bytes: Whole = Field(
         32 << 20, description="Bytes of waiting input records a rows worker holds."
     )
-    row_open_calls_max: PositiveInt = Field(
-        64, description="Open calls of one row; the next waits."
-    )
-    row_bytes_max: PositiveInt = Field(
+    row_open_calls_max: Whole = Field(64, description="Open calls of one row; the next waits.")
+    row_bytes_max: Whole = Field(
         RECORD_BYTES_MAX, le=RECORD_BYTES_MAX, description="Encoded size of one row, bytes."
     )
-    receipt_bytes_max: PositiveInt = Field(
+    receipt_bytes_max: Whole = Field(
         256 << 10, le=RECORD_BYTES_MAX, description="Encoded output of one call, bytes."
     )
-    receipt_wait_s: PositiveFloat = Field(
+    receipt_wait_s: Seconds = Field(
         900, description="Longest wait for another row's call in flight, unless a call says."
     )
-    receipt_ttl_days: NonNegativeFloat = Field(
-        0, description="Days after which a settled receipt is deleted; 0 keeps it for ever."
+    receipt_ttl_days: float = Field(
+        0,
+        ge=0,
+        le=36_500,
+        description="Days after which a settled receipt is deleted; 0 keeps it for ever.",
     )
-    ask_again_s: PositiveFloat = Field(
-        15, description="A row asks again after this, doubling to 120."
-    )
+    ask_again_s: Seconds = Field(15, description="A row asks again after this, doubling to 120.")
 
-    lease_s: PositiveFloat = Field(20, description="Seconds a lease lives without a heartbeat.")
-    drain_s: PositiveFloat = Field(
-        900, description="Longest wait for open calls at a planned stop."
+    lease_s: Seconds = Field(
+        20, le=86_400, description="Seconds a lease lives without a heartbeat."
     )
-    lane_concurrency: PositiveInt = Field(
+    drain_s: Seconds = Field(900, description="Longest wait for open calls at a planned stop.")
+    lane_concurrency: Whole = Field(
         32, description="Calls in flight of a provider that declares no concurrency."
     )
 
-    chunk_rows: PositiveInt = Field(500, description="Rows of one sheet transaction.")
-    chunk_bytes: PositiveInt = Field(1 << 20, description="Bytes of one sheet transaction.")
-    chunk_linger_ms: PositiveInt = Field(250, description="Longest wait for a chunk to fill.")
+    chunk_rows: Whole = Field(500, description="Rows of one sheet transaction.")
+    chunk_bytes: Whole = Field(1 << 20, description="Bytes of one sheet transaction.")
+    chunk_linger_ms: Whole = Field(250, description="Longest wait for a chunk to fill.")
 
-    session_timeout_s: PositiveFloat = 10
-    heartbeat_s: PositiveFloat = 3
-    commit_interval_s: PositiveFloat = 0.5
-    fetch_wait_ms: PositiveInt = Field(20, description="Longest wait of one fetch at the broker.")
-    producer_linger_ms: PositiveInt = Field(1, description="Wait for a batch of records to fill.")
-    loop_lag_max_s: PositiveFloat = Field(30, description="The watchdog ends a process past this.")
+    session_timeout_s: Seconds = 10
+    heartbeat_s: Seconds = 3
+    commit_interval_s: Seconds = 0.5
+    fetch_wait_ms: Whole = Field(20, description="Longest wait of one fetch at the broker.")
+    producer_linger_ms: Whole = Field(1, description="Wait for a batch of records to fill.")
+    loop_lag_max_s: Seconds = Field(30, description="The watchdog ends a process past this.")
 
     history: Path | None = Field(
         None, description="Folder for a history of events, for fault tests; unset: none is kept."
@@ -114,7 +131,11 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Order the origins: arguments, environment, then the two files."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        try:
+            files = TomlConfigSettingsSource(settings_cls)
+        except (OSError, ValueError, RecursionError) as error:
+            raise _unreadable(error) from error
+        return init_settings, env_settings, files
 
     @property
     def embedded(self) -> bool:
@@ -130,3 +151,16 @@ class Settings(BaseSettings):
     def sheet_url(self) -> str:
         """SQLAlchemy URL of the sheet."""
         return self.sheet or f"sqlite:///{self.home / 'sheet.sqlite'}"
+
+
+def _unreadable(error: Exception) -> SettingsUnreadable:
+    """Return what is wrong, with the name of the file: the source of the settings does not tell."""
+    for path in map(Path, Settings.model_config["toml_file"]):  # type: ignore[arg-type]  # a list
+        try:
+            if path.is_file():
+                tomllib.loads(path.read_text(encoding="utf-8"))
+        except RecursionError:
+            return SettingsUnreadable(f"{path} is nested too deep. Nothing was called.")
+        except (OSError, ValueError) as found:
+            return SettingsUnreadable(f"{path} can't be read: {found}. Nothing was called.")
+    return SettingsUnreadable(f"rowmill.toml can't be read: {error}. Nothing was called.")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tomllib
 import traceback
 from pathlib import Path
 
@@ -57,16 +56,19 @@ def _is_usage(error: BaseException) -> bool:
 
 
 def _wrong_setting(error: BaseException) -> str | None:
-    if isinstance(error, tomllib.TOMLDecodeError):
-        return f"rowmill.toml can't be read: {error}. Nothing was called."
     if type(error).__name__ != "ValidationError" or getattr(error, "title", "") != "Settings":
         return None
     first = error.errors(include_url=False)[0]  # type: ignore[attr-defined]  # pydantic's, not imported for this
     name = "_".join(str(part) for part in first["loc"]).upper()
     return (
-        f"Setting ROWMILL_{name}: {first['msg']} (given: {first['input']!r}). Correct it in the "
+        f"Setting ROWMILL_{name}: {first['msg']} (given: {_brief(first['input'])}). Correct it in the "
         "environment or in rowmill.toml. Nothing was called."
     )
+
+
+def _brief(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:79] + "…"
 
 
 def _is_infrastructure(error: BaseException) -> bool:

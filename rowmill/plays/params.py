@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rowmill.errors import PlayError
-from rowmill.plays.sites import Site, closest, first_problem, here
+from rowmill.plays.sites import Site, brief, closest, first_problem, here
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
 else:
     ModelMetaclass = type(BaseModel)  # pydantic gives its metaclass no public name
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""What Python makes of bytes on a command line that are not UTF-8; no record could hold it."""
 
 
 @dataclass(slots=True)
@@ -85,7 +89,9 @@ class Params(BaseModel, metaclass=_ParamsType):
     Raises: PlayError where a value does not fit its type, or one without a default is missing.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
+    )
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -114,6 +120,9 @@ def _bound(params: type[Params], binding: Binding, site: Site) -> Params:
         for name in params.model_fields.keys() & earlier.model_fields.keys():
             if not issubclass(params, earlier):
                 site.refuse(f"parameter {name} is declared twice; one play, one meaning.")
+    for name, value in own.items():
+        if not value.isascii() and _SURROGATE.search(value):
+            raise PlayError(f"--param {name}: {ascii(brief(value))} is not UTF-8 text.")
     try:
         return params.model_validate_strings(own)
     except ValidationError as error:

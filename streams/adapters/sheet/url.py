@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from sqlalchemy.engine import URL, make_url
@@ -12,6 +13,8 @@ from rowmill.streams.ports import SheetUnusable
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 """The first 16 bytes of every SQLite database (SQLite file format, section 1.3.1)."""
+
+_SHOWN_CHARS_MAX = 200
 
 _EXAMPLE = "Give it as sqlite:///FILE, such as sqlite:///leads.sqlite."
 
@@ -28,10 +31,10 @@ def normal_url(url: str) -> str:
 def sheet_file(url: str) -> Path:
     """Return the absolute path of the sheet's file. Raises: SheetUnusable."""
     parts = _parts(url)
-    shown = parts.render_as_string(hide_password=True)
+    shown = _shown(parts.render_as_string(hide_password=True))
     if parts.get_backend_name() != "sqlite":
         raise SheetUnusable(
-            f'Sheet "{shown}": this version writes SQLite only, not {parts.get_backend_name()}. '
+            f'Sheet "{shown}": this version writes SQLite only, not {_shown(parts.get_backend_name())}. '
             f"{_EXAMPLE}"
         )
     if parts.drivername not in ("sqlite", "sqlite+pysqlite") or parts.host or parts.query:
@@ -41,14 +44,25 @@ def sheet_file(url: str) -> Path:
     try:
         return Path(parts.database).expanduser().resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise SheetUnusable(f'Sheet "{shown}": no usable path ({error}).') from error
+        raise SheetUnusable(f'Sheet "{shown}": no usable path ({_reason(error)}).') from error
 
 
 def _parts(url: str) -> URL:
     try:
         return make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise SheetUnusable(f'Sheet "{url}" is no URL. {_EXAMPLE}') from error
+        raise SheetUnusable(f'Sheet "{_shown(url)}" is no URL. {_EXAMPLE}') from error
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)[:100]
+
+
+def _shown(url: str) -> str:
+    """Return a URL as a sentence may hold it: printable, not too long, without a password."""
+    plain = "".join(char if char.isprintable() else "�" for char in url[: 2 * _SHOWN_CHARS_MAX])
+    plain = re.sub(r"//[^/]*@", "//***@", plain)
+    return plain if len(plain) <= _SHOWN_CHARS_MAX else plain[: _SHOWN_CHARS_MAX - 1] + "…"
 
 
 def check_readable(path: Path) -> None:

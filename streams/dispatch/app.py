@@ -94,6 +94,9 @@ class Dispatch:
             app, self._runs, self._claims, answers, mail, partitions=settings.partitions
         )
         self._reader: LogReader | None = None
+        self._hook_in(app)
+
+    def _hook_in(self, app: RoleApp) -> None:
         app.on_partitions_ready.append(self._ready)
         app.on_partitions_lost.append(self._lost)
         app.head_is_waiting = lambda head: self._claims.waits(head) or self.requests.holds(head)

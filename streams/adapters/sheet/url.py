@@ -61,7 +61,7 @@ def _reason(error: Exception) -> str:
 def _shown(url: str) -> str:
     """Return a URL as a sentence may hold it: printable, not too long, without a password."""
     plain = "".join(char if char.isprintable() else "�" for char in url[: 2 * _SHOWN_CHARS_MAX])
-    plain = re.sub(r"//[^/]*@", "//***@", plain)
+    plain = re.sub(r"(//[^:/]*):[^/]*@", r"\1:***@", plain)
     return plain if len(plain) <= _SHOWN_CHARS_MAX else plain[: _SHOWN_CHARS_MAX - 1] + "…"
 
 

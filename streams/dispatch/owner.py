@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from rowmill.streams.core.receipts import Receipt
 from rowmill.streams.engine.app import RoleApp
 from rowmill.streams.engine.delivery import Delivery
-from rowmill.streams.engine.tables import DurableTable
+from rowmill.streams.engine.tables import DurableTable, EntryUnreadable
 from rowmill.topics import codec
-from rowmill.topics.catalogue import TOOL_REQUESTS
+from rowmill.topics.catalogue import RECEIPTS_CHANGELOG, TOOL_REQUESTS
 from rowmill.topics.contracts import Barrier, Contract, ReceiptEntry, Renewal, Settlement
 
 
@@ -45,9 +45,9 @@ class ReceiptStore:
         self._ownership = ownership
 
     def get(self, partition: int, key: str) -> Receipt | None:
-        """Return the stored receipt. Raises: NotOwned."""
+        """Return the stored receipt. Raises: NotOwned, EntryUnreadable."""
         value = self._table.get(partition, key)
-        return None if value is None else codec.decode(ReceiptEntry, value).receipt
+        return None if value is None else _receipt(key, value)
 
     def put(self, partition: int, receipt: Receipt) -> asyncio.Future[None]:
         """Store a receipt; the future resolves once it is durable. Raises: NotOwned."""
@@ -57,13 +57,27 @@ class ReceiptStore:
         return self._table.put(partition, receipt.key, codec.encode(entry))
 
     def scan(self, partition: int) -> Iterator[Receipt]:
-        """Yield the stored receipts of a partition, by key. Raises: NotOwned, in between too."""
-        for _key, value in self._table.scan(partition, ""):
-            yield codec.decode(ReceiptEntry, value).receipt
+        """Yield the stored receipts of a partition, by key.
+
+        Raises, in between too: NotOwned, EntryUnreadable.
+        """
+        for key, value in self._table.scan(partition, ""):
+            yield _receipt(key, value)
 
     def delete(self, partition: int, key: str) -> asyncio.Future[None]:
         """Forget a receipt; the future resolves once that is durable. Raises: NotOwned."""
         return self._table.delete(partition, key)
+
+
+def _receipt(key: str, value: bytes) -> Receipt:
+    try:
+        receipt = codec.decode(ReceiptEntry, value).receipt
+    except codec.UndecodableRecord as error:
+        raise EntryUnreadable(RECEIPTS_CHANGELOG.name, key, f"{error}.") from error
+    if receipt.key != key:
+        reason = f"it is receipt {receipt.key!r}."
+        raise EntryUnreadable(RECEIPTS_CHANGELOG.name, key, reason)
+    return receipt
 
 
 class OwnerMail:

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from rowmill.streams.engine.recovery import epoch_of
+from rowmill.streams.engine.recovery import epoch_of, key_of
 from rowmill.streams.engine.tables import EPOCH_KEY, DurableTable
 
 log = structlog.get_logger(__name__)
@@ -61,10 +61,10 @@ class ReadBack:
         """Cover a record that came after one of a higher epoch; records of our own former epochs,
         which lie there too, did not."""
         table = self._tables[tp.topic]
-        key = (record.key or b"").decode("utf-8", "replace")
+        key = key_of(record.key)
         epoch = epoch_of(record.headers)
         newest = self._newest[tp] = max(epoch, self._newest.get(tp, 0))
-        if key == EPOCH_KEY or epoch >= newest:
+        if key is None or key == EPOCH_KEY or epoch >= newest:
             return
         if table.write_again(tp.partition, key, epoch):
             log.warning(

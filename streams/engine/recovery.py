@@ -19,9 +19,12 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
 from rowmill.streams.engine.stores import Entry, PartitionStore
-from rowmill.streams.engine.tables import EPOCH_HEADER, Derive, DurableTable
+from rowmill.streams.engine.tables import EPOCH_HEADER, EPOCH_KEY, Derive, DurableTable, is_owner
 
 log = structlog.get_logger(__name__)
+
+EPOCH_DIGITS_MAX = 18
+"""Epochs count assignments; a longer one is no owner's, and no store could hold it."""
 
 PROGRESS_EVERY_S = 5.0
 BATCH_RECORDS = 4_000
@@ -146,24 +149,15 @@ def winners(
     """Return the entries that changelog `records` leave over `store`, and how many were refused.
 
     `records`: in the order of their offsets, with `key`, `value` and `headers`. Derived entries
-    are held to the same rule, each by its own epoch.
+    are held to the same rule, each by its own epoch. A record that is none of this table's (a key
+    that can't be one, a value that `derive` can't read) is refused: it replaces nothing.
     """
-    read = [
-        (
-            (record.key or b"", record.value),
-            epoch_of(record.headers),
-            []
-            if derive is None or record.value is None
-            else [
-                (key.encode(), value) for key, value in derive(record.key.decode(), record.value)
-            ],
-        )
-        for record in records
-    ]
+    parts = (_read(record, derive) for record in records)
+    read = [part for part in parts if part is not None]
     keys = list({key for written, _, derived in read for key, _ in (written, *derived)})
     known = dict(zip(keys, store.epochs(keys), strict=True))
     kept: dict[bytes, Entry] = {}
-    refused = 0
+    refused = len(records) - len(read)
     for written, epoch, derived in read:
         if epoch < known[written[0]]:
             refused += 1
@@ -175,11 +169,39 @@ def winners(
     return list(kept.values()), refused
 
 
+def _read(
+    record: Any, derive: Derive | None
+) -> tuple[tuple[bytes, bytes | None], int, list[tuple[bytes, bytes]]] | None:
+    """Return the entry, its epoch and what follows from it; None where it is none of this table's."""
+    key = key_of(record.key)
+    if key is None or (key == EPOCH_KEY and not is_owner(record.value)):
+        reason = "its key can't be one" if key is None else "it names no owner"
+    else:
+        try:
+            derived = [] if derive is None or record.value is None else derive(key, record.value)
+            entries = [(name.encode(), value) for name, value in derived]
+            return (record.key, record.value), epoch_of(record.headers), entries
+        except ValueError as error:
+            reason = str(error)[:200]
+    log.warning("changelog_record_refused", offset=getattr(record, "offset", -1), reason=reason)
+    return None
+
+
+def key_of(raw: bytes | None) -> str | None:
+    """Return a changelog record's key, None where no table of ours has such a key."""
+    if not raw or raw[0] == 0:  # what begins with NUL is the store's own
+        return None
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def epoch_of(headers: Iterable[tuple[str, bytes]]) -> int:
     """Return a changelog record's epoch, 0 where it has none."""
     for name, value in headers:
         if name == EPOCH_HEADER:
-            return int(value)
+            return int(value) if len(value) <= EPOCH_DIGITS_MAX and value.isdigit() else 0
     return 0
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import structlog
 from faust.tables.manager import TableManager
 
-from rowmill.errors import RowmillError
+from rowmill.errors import InfrastructureError, RowmillError
 from rowmill.streams.engine.producer import StrictProducer
 from rowmill.streams.engine.stores import Entry, PartitionStore
 from rowmill.topics.catalogue import TopicDefinition
@@ -50,6 +50,29 @@ class Owner:
     instance: str
     taken_ms: int = 0
     taken_from: int = -1
+
+
+def is_owner(value: bytes | None) -> bool:
+    """Say whether a value of `!epoch` names an owner: the one record that decides who owns."""
+    try:
+        owner = Owner(**json.loads(value or b"null"))
+    except (ValueError, TypeError, RecursionError):
+        return False
+    numbers = (owner.epoch, owner.taken_ms, owner.taken_from)
+    return isinstance(owner.instance, str) and all(
+        isinstance(number, int) and abs(number) < 1 << 63 for number in numbers
+    )
+
+
+class EntryUnreadable(InfrastructureError):
+    """An entry of a table is none of ours. Its owner stops, rather than buy or count anew."""
+
+    def __init__(self, changelog: str, key: str, reason: str) -> None:
+        super().__init__(
+            f"{changelog}: the entry {key[:300]!r} can't be read: {reason} A newer Rowmill wrote it, "
+            "or somebody else: upgrade, or write a record without a value (a tombstone) under this "
+            "key, then start the worker again."
+        )
 
 
 class NotOwned(RowmillError):

@@ -15,8 +15,9 @@ from typing import Any, Literal
 import msgspec
 
 from rowmill.streams.core.accounting import CallTally, Counts
-from rowmill.streams.engine.tables import DurableTable
+from rowmill.streams.engine.tables import DurableTable, EntryUnreadable
 from rowmill.topics import codec
+from rowmill.topics.catalogue import ROWS_CHANGELOG
 from rowmill.topics.contracts import RowEntry
 
 COUNTS = "~counts/"
@@ -31,14 +32,35 @@ class _CountsOfEntry(msgspec.Struct):
     counts: msgspec.Raw
 
 
-_decode_counts = msgspec.json.Decoder(_CountsOfEntry).decode
+class _Counts(msgspec.Struct):
+    """What `Counts.from_json` takes, so that counts that are none are refused where they come."""
+
+    completed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    duplicates: int = 0
+    reused: int = 0
+    calls: dict[str, float] = {}
+    calls_reused: dict[str, float] = {}
+    spent: dict[str, float] = {}
+
+
+_decode_entry = msgspec.json.Decoder(_CountsOfEntry).decode
+_decode_counts = msgspec.json.Decoder(_Counts).decode
 
 
 def derive_counts(key: str, value: bytes) -> Iterable[tuple[str, bytes]]:
-    """Return the local entry that an entry of `rows` brings with it: its run's newest counts."""
+    """Return the local entry that an entry of `rows` brings with it: its run's newest counts.
+
+    Raises: ValueError where the value is no entry.
+    """
     if key.startswith("!"):  # the engine's own, such as the epoch
         return ()
-    found = _decode_counts(value)
+    try:
+        found = _decode_entry(value)
+        _decode_counts(found.counts)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
     return ((COUNTS + found.run, bytes(found.counts)),)
 
 
@@ -66,12 +88,12 @@ class RowEntries:
     def ended(self, partition: int, run: str, row: str) -> Ended | None:
         """Return how the row that holds this id in the run ended, None where it did not.
 
-        Raises: NotOwned.
+        Raises: NotOwned, EntryUnreadable.
         """
         value = self._table.get(partition, f"{run}/{row}")
         if value is None:
             return None
-        entry = codec.decode(RowEntry, value)
+        entry = _entry_of(f"{run}/{row}", value)
         return Ended(entry.index, entry.status, entry.command)
 
     def has_duplicate(self, partition: int, run: str, row: str, index: int) -> bool:
@@ -128,9 +150,11 @@ class RowEntries:
         return self._put(partition, f"{run}/{row}/{index}", entry, counts)
 
     def refreshed(self, partition: int, key: str, value: bytes) -> bytes:
-        """Return an entry to be written again: its own ending, with the counts as they are now."""
-        del key
-        entry = codec.decode(RowEntry, value)
+        """Return an entry to be written again: its own ending, with the counts as they are now.
+
+        Raises: EntryUnreadable.
+        """
+        entry = _entry_of(key, value)
         counts = self._counts_of(partition, entry.run).to_json()
         epoch = self._epoch(partition)
         return codec.encode(entry.model_copy(update={"counts": counts, "epoch": epoch}))
@@ -158,3 +182,10 @@ class RowEntries:
         durable = self._table.put(partition, key, codec.encode(entry))
         self._counts[partition, entry.run] = counts
         return durable
+
+
+def _entry_of(key: str, value: bytes) -> RowEntry:
+    try:
+        return codec.decode(RowEntry, value)
+    except codec.UndecodableRecord as error:
+        raise EntryUnreadable(ROWS_CHANGELOG.name, key, f"{error}.") from error

@@ -122,7 +122,7 @@ def _bound(params: type[Params], binding: Binding, site: Site) -> Params:
                 site.refuse(f"parameter {name} is declared twice; one play, one meaning.")
     for name, value in own.items():
         if not value.isascii() and _SURROGATE.search(value):
-            raise PlayError(f"--param {name}: {ascii(brief(value))} is not UTF-8 text.")
+            raise PlayError(f"--param {name}: {brief(value)!a} is not UTF-8 text.")
     try:
         return params.model_validate_strings(own)
     except ValidationError as error:

@@ -26,6 +26,9 @@ _HINTS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     ((bytes, bytearray), "use .decode() or base64 text"),
 )
 
+INT_BITS_MAX = 13_000
+"""Some 4,000 digits: Python refuses to write, and to read, integers of more than 4,300."""
+
 
 class NotJson(ValueError):
     """A value of a play can't be kept as JSON. The message names its path and what to use."""
@@ -55,13 +58,15 @@ def to_json(value: Any, path: str = "value", *, bytes_max: int | None = None) ->
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:
-    if value is None or value is True or value is False or type(value) is int:
+    if value is None or value is True or value is False:
         return value
     if isinstance(value, Enum):
         return _plain(value.value, path, depth)
     if isinstance(value, str):
         return _text(value, path)
     if isinstance(value, int):
+        if value.bit_length() > INT_BITS_MAX:
+            raise NotJson(f"{path} is a number of more than 4,000 digits; use str()")
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):

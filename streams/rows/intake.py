@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import structlog
 from aiokafka.partitioner import murmur2
 
+from rowmill.settings import RECORD_BYTES_MAX
 from rowmill.streams.core.admission import Admission, RunLife
 from rowmill.streams.core.lives import OVER
 from rowmill.streams.engine.app import RoleApp
@@ -236,6 +237,10 @@ class Intake:
         value = codec.encode(stamped)
         if (name := self._secrets.found_in(value)) is not None:
             refused = f"the row carries the secret {name}, which is not kept"
+            stamped = stamped.model_copy(update={"values": {}, "refused": refused})
+            value = codec.encode(stamped)
+        if len(value) > RECORD_BYTES_MAX:
+            refused = f"the row has {len(value):,} bytes, the limit is {RECORD_BYTES_MAX:,}"
             stamped = stamped.model_copy(update={"values": {}, "refused": refused})
             value = codec.encode(stamped)
         sent = self._app.produce(

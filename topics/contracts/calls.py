@@ -71,13 +71,13 @@ class ProviderResult(Contract):
 
     TYPE: ClassVar[str] = "rowmill.provider.result"
 
-    run: str
+    run: str = Field(max_length=KEY_CHARS_MAX)
     life: Count
-    row: str
-    call: str
-    receipt: str
-    tool: str
-    provider: str
+    row: str = Field(max_length=KEY_CHARS_MAX)
+    call: str = Field(max_length=CALL_CHARS_MAX)
+    receipt: str = Field(max_length=KEY_CHARS_MAX)
+    tool: str = Field(max_length=KEY_CHARS_MAX)
+    provider: str = Field(max_length=KEY_CHARS_MAX)
     status: Literal["completed", "failed", "skipped"]
     output: Json = None
     error: CallError | None = None

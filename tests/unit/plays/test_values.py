@@ -103,3 +103,12 @@ def test_a_value_above_the_limit_is_refused_with_both_sizes() -> None:
     assert to_json("x" * 98, bytes_max=100) == "x" * 98
     with pytest.raises(NotJson, match='column "a" is 1,002 bytes as JSON, the limit is 100'):
         to_json("x" * 1000, 'column "a"', bytes_max=100)
+
+
+def test_an_integer_that_no_record_could_hold_is_refused() -> None:
+    """Its row never ended: writing it raised in a task that nobody waited for."""
+    assert to_json({"n": 10**3_900}) == {"n": 10**3_900}
+    with pytest.raises(
+        NotJson, match=r"value\.n is a number of more than 4,000 digits; use str\(\)"
+    ):
+        to_json({"n": 10**5_000})

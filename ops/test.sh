@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The one door to all checks:  bash ops/test.sh [STAGE [OPTION ...] ...]
-#   lint types unit property integration faults docs   what runs without a name, in this order
+#   lint types unit property fuzz integration faults docs   what runs without a name, in this order
 #   containers                                         Docker: compose and testcontainers, for real
 #   faults --seeds 300 [--from N] [--jobs J]           its long form: seeds of faults, by hand
 # Each stage's time is printed. The exit code is 0 only if every stage passed.
@@ -18,7 +18,7 @@ for word in "$@"; do
   esac
 done
 . ops/env.sh dev
-[ ${#stages[@]} -gt 0 ] || stages=(lint types unit property integration faults docs)
+[ ${#stages[@]} -gt 0 ] || stages=(lint types unit property fuzz integration faults docs)
 
 lint() {
   ruff check . && ruff format --check . && codespell && lint-imports --no-cache
@@ -41,6 +41,8 @@ tests() { # FOLDER ARGUMENTS
 }
 
 unit() { tests unit -n 2; }
+# Any input at every door, 20,000 times each; ROWMILL_TEST_FUZZ=1000000 by hand.
+fuzz() { tests fuzz -n 2 --dist worksteal; }
 property() { tests property && tests simulation && tests conformance; }
 # Mostly waiting for processes to start and die, so more of them than cores; each has its own broker.
 integration() { say_broker && tests integration -n 4 --dist worksteal; }
@@ -64,8 +66,8 @@ failed=()
 summary=()
 for stage in "${stages[@]}"; do
   case "$stage" in
-    lint | types | unit | property | integration | faults | docs | containers) ;;
-    *) echo "no stage \"$stage\": lint types unit property integration faults docs containers" >&2; exit 2 ;;
+    lint | types | unit | property | fuzz | integration | faults | docs | containers) ;;
+    *) echo "no stage \"$stage\": lint types unit property fuzz integration faults docs containers" >&2; exit 2 ;;
   esac
   echo "== $stage"
   began=$SECONDS

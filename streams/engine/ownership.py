@@ -97,6 +97,7 @@ class Ownership:
                 await self._recover(partitions)
                 await self._until_member()
                 await self._raise_epochs(partitions, generation)
+                await self._until_member()  # it may have taken long to be acknowledged
                 self._told = set(partitions)
                 for partition in sorted(partitions):
                     self._app.note(

@@ -262,14 +262,15 @@ class SimApp:
 
     async def _assigned(self, share: set[int], generation: int) -> None:
         await self._revoked()
+        if generation != self._generation or self._joining:
+            return  # aiokafka begins no other round before this one has been told
         self._taking = self.process.loop.create_task(self._take_over(share, generation))
 
     async def _take_over(self, share: set[int], generation: int) -> None:
         for partition in sorted(share):
             await asyncio.sleep(self.process.chance.choice((0.001, 0.05, 0.4)))
             self._table.owned[partition] = Owned(self._table.recovered(partition))
-        while not self.surely_member:
-            await asyncio.sleep(MEMBER_LOOK_S)
+        await self._until_member()
         waiting = []
         for partition in sorted(share):
             last = last_epoch(self._table.owned[partition].store)
@@ -277,6 +278,7 @@ class SimApp:
             value = epoch_record(self.instance)
             waiting.append(self._table.put(partition, EPOCH_KEY, value))
         await asyncio.gather(*waiting)
+        await self._until_member()
         self._told = set(share)
         for partition in sorted(share):
             self.note("taken", partition=partition, epoch=self.epochs[partition])
@@ -287,6 +289,10 @@ class SimApp:
         self._trackers = {one: PartitionOffsets(self._committed[one]) for one in share}
         for partition in share:
             self._fetch(partition, self._assignment)
+
+    async def _until_member(self) -> None:
+        while not self.surely_member:
+            await asyncio.sleep(MEMBER_LOOK_S)
 
     async def _revoked(self) -> None:
         async with self._turn:

@@ -40,6 +40,8 @@ class World:
         self.runs = run_records()
         self._readers: dict[int, list[tuple[int, Callable[[], None]]]] = {}
         self.processes: dict[str, Process] = {}
+        # Kept: a coroutine that is collected runs its `finally`, which a dead process does not.
+        self._dead: list[Process] = []
         self._clocks = {
             f"i{number}": (1 + self.chance.uniform(-0.0003, 0.0003), self.chance.uniform(0, 1e6))
             for number in range(dispatchers)
@@ -132,11 +134,13 @@ class World:
         process = self.processes.pop(instance, None)
         if process is not None:
             process.alive = False
+            self._dead.append(process)
             self.note("runner-0", "killed", target=process.by)
 
     def ended(self, process: Process) -> None:
         """A process has ended by itself; its supervisor starts it again."""
         process.alive = False
+        self._dead.append(process)
         if self.processes.get(process.instance) is process:
             del self.processes[process.instance]
             self.after(RESTART_MS, lambda: self.start(process.instance))

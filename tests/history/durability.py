@@ -11,6 +11,7 @@ from tests.history.events import Event, History
 from tests.history.finals import Finals, TopicRecord
 from tests.history.invariant import Limits, Violation, invariant
 from tests.history.lives import Lives
+from tests.history.paying import in_order
 
 RECEIPTS = "rowmill-dispatch-receipts-changelog"
 ROWS = "rowmill-rows-rows-changelog"
@@ -43,8 +44,8 @@ def _running_before_sent(history: History) -> Iterator[Violation]:
         if sent is None or (running is not None and running["at"] <= sent["at"]):
             continue
         why = f"{sent['by']} sent before the running receipt was acknowledged"
-        proof = [event for event in (lease.claimed, sent, running) if event is not None]
-        yield Violation("INV19", f"receipt {lease.receipt}", why, tuple(proof))
+        proof = in_order(event for event in (lease.claimed, sent, running) if event is not None)
+        yield Violation("INV19", f"receipt {lease.receipt}", why, proof)
 
 
 def _kept_before_told(history: History, finals: Finals) -> Iterator[Violation]:

@@ -53,6 +53,9 @@ class Report:
             if invariant.code in broken:
                 yield ""
                 yield from _broken(invariant, broken[invariant.code])
+        if broken:
+            yield ""
+            yield "Times count from the first event shown; docs/history.md says what each event means."
         yield ""
         held = [invariant.code for invariant in self.checked if invariant.code not in broken]
         yield from _wrapped("Held: ", ", ".join(_in_order(held)) or "none")

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tests.history.calls import Calls
 from tests.history.events import Event, History
 from tests.history.finals import Finals, SheetRow
 from tests.history.invariant import Limits, Violation, invariant
@@ -117,7 +118,8 @@ def endings_last(history: History, finals: Finals, limits: Limits) -> Iterator[V
 @invariant(
     "INV4",
     """Faults that can be mended change nothing: the sheet is the one that the same input gives
-    without any fault.""",
+    without any fault. (A call of a tool whose provider honours no Idempotency-Key may have ended as
+    "outcome unknown": its cell, and what follows from it, may be missing.)""",
     needs={"sheet", "twin"},
 )
 def as_calm(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
@@ -125,8 +127,12 @@ def as_calm(history: History, finals: Finals, limits: Limits) -> Iterator[Violat
     calm = {row.row: row for row in finals.twin or ()}
     found = {row.row: row for row in finals.sheet or ()}
     entered = {event["row"]: event for event in history.kind("entered")}
+    unknown = _unknown_outcomes(history)
     for row in sorted(calm.keys() | found.keys()):
-        why = _difference(calm.get(row), found.get(row))
+        if row in unknown and row in calm and row in found:
+            why = _other_cell(calm[row], found[row], only_present=True)
+        else:
+            why = _difference(calm.get(row), found.get(row))
         if why is not None:
             proof = (entered[row],) if row in entered else ()
             yield Violation("INV4", f"row {row}", why, proof)
@@ -138,13 +144,37 @@ def _difference(calm: SheetRow | None, found: SheetRow | None) -> str | None:
     if found.status != calm.status:
         reason = f" ({found.error})" if found.error else ""
         return f'"{found.status}"{reason}, in the calm run "{calm.status}"'
-    for column in sorted(calm.cells.keys() | found.cells.keys()):
-        one, other = found.cells.get(column), calm.cells.get(column)
-        if one != other:
-            return f"cell {column} is {one!r}, in the calm run {other!r}"
     if found.index != calm.index:
         return f"stands at index {found.index}, in the calm run at {calm.index}"
+    return _other_cell(calm, found)
+
+
+def _other_cell(calm: SheetRow, found: SheetRow, *, only_present: bool = False) -> str | None:
+    for column in sorted(calm.cells.keys() | found.cells.keys()):
+        one, other = found.cells.get(column), calm.cells.get(column)
+        if one != other and not (only_present and one is None):
+            return f"cell {column} is {one!r}, in the calm run {other!r}"
     return None
+
+
+def _unknown_outcomes(history: History) -> set[str]:
+    """Return the rows with a failed cell whose provider honours no Idempotency-Key."""
+    calls = history.view(Calls)
+    unkeyed = {
+        (event["row"], event["column"])
+        for event in history.kind("asked")
+        if any(not send.event["idempotent"] for send in calls.by_receipt.get(event["receipt"], ()))
+    }
+    return {
+        row
+        for (row, column), cell in _cells(history).items()
+        if cell == "failed" and (row, column) in unkeyed
+    }
+
+
+def _cells(history: History) -> dict[tuple[str, str], str]:
+    """Return how each cell was settled at last."""
+    return {(event["row"], event["column"]): event["status"] for event in history.kind("cell")}
 
 
 @invariant(
@@ -155,25 +185,31 @@ def _difference(calm: SheetRow | None, found: SheetRow | None) -> str | None:
 )
 def own_cells(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
     """INV5."""
-    cell_of = finals.cell_of
-    assert cell_of is not None
     inputs: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row, values in finals.input_rows or ():
         if values not in inputs[row]:
             inputs[row].append(values)
+    settled = history.view(_cells)
     for found in finals.sheet or ():
         if found.status == "skipped" or found.row not in inputs:
-            continue
-        wrong = [_wrong_cell(finals, found, values) for values in inputs[found.row]]
+            continue  # one that was never fed is told by INV1
+        missing = {
+            column
+            for column in finals.columns or ()
+            if found.status != "completed" or settled.get((found.row, column)) == "failed"
+        }
+        wrong = [_wrong_cell(finals, found, values, missing) for values in inputs[found.row]]
         if all(why is not None for why in wrong):
             yield Violation("INV5", f"row {found.row}", str(wrong[0]))
 
 
-def _wrong_cell(finals: Finals, found: SheetRow, values: dict[str, Any]) -> str | None:
+def _wrong_cell(
+    finals: Finals, found: SheetRow, values: dict[str, Any], may_miss: set[str]
+) -> str | None:
     assert finals.cell_of is not None
     for column in finals.columns or ():
         cell = found.cells.get(column)
-        if cell is None and found.status != "completed":
+        if cell is None and column in may_miss:
             continue
         expected = finals.cell_of(values, column)
         if cell != expected:

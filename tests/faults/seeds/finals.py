@@ -8,6 +8,7 @@ from typing import Any
 
 from rowmill.streams.adapters.secrets import traces
 from rowmill.streams.adapters.sheet.reading import SheetReader
+from rowmill.streams.core.identity import row_id
 from rowmill.topics.catalogue import (
     CHANGELOGS,
     PROVIDER_RESULTS,
@@ -52,7 +53,7 @@ def collect(world: World, shape: Shape, report: dict[str, Any], sheet: list[Shee
     settings = world.mill.settings
     topics = {topic.name: _records(read(settings, topic)) for topic in TOPICS}
     return Finals(
-        input_rows=[(line["id"], dict(line)) for line in shape.lines],
+        input_rows=[(row_id("seeded", line["id"], line), dict(line)) for line in shape.lines],
         topics=topics,
         ends={topic.name: end_of(settings, topic) for topic in TOPICS},
         committed={

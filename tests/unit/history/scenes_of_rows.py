@@ -120,6 +120,32 @@ def a_fault_that_changed_a_cell(scene: Scene) -> None:
     scene.finals.sheet = [ROW_A, replace(ROW_B, cells={"first": "B", "second": "BA"})]
 
 
+def _unkeyed_call_failed(scene: Scene, *, idempotent: bool) -> None:
+    scene.finals = _finals()
+    cells = {"first": "B", "second": None}
+    scene.finals.sheet = [ROW_A, replace(ROW_B, cells=cells)]
+    scene.feed(0)
+    scene.feed(1, "b", 1, 1)
+    told = {"run": "x", "row": "b"}
+    scene.note(2, "rows-1", "admitted", **told, index=1, partition=0)
+    scene.note(3, "rows-1", "cell", **told, column="first", status="completed")
+    asked = {"column": "second", "call": "second/0", "receipt": "r1", "asked": 0}
+    scene.note(4, "rows-1", "asked", **told, **asked)
+    scene.send(10, idempotent=idempotent)
+    scene.hear(20, outcome="transient", status=500)
+    scene.note(30, "rows-1", "cell", **told, column="second", status="failed")
+
+
+@innocent
+def an_outcome_that_nobody_can_know(scene: Scene) -> None:
+    _unkeyed_call_failed(scene, idempotent=False)
+
+
+@breaks("INV4", "row b")
+def a_keyed_call_that_a_fault_left_failed(scene: Scene) -> None:
+    _unkeyed_call_failed(scene, idempotent=True)
+
+
 @breaks("INV5", "row b")
 def a_cell_with_another_rows_answer(scene: Scene) -> None:
     scene.finals = _finals()

@@ -187,6 +187,8 @@ class Caller:
         await self._mail.settle(partition, receipt, lease.id)
 
     def _unsent(self, call: OpenCall, heartbeat: Heartbeat) -> _Next:
+        if not self._claims.goes_on(call):
+            return "left"
         self._park(call, heartbeat, reached=False, uses_attempt=False)
         return GATE_MS
 
@@ -319,7 +321,11 @@ class Caller:
 
     def _leaves(self, call: OpenCall, heartbeat: Heartbeat, departure: Departure) -> bool:
         """Whether the request may leave now that its connection is there."""
-        if call.key_is_old(self._clock.monotonic_ms()) or not self._may_act(call, heartbeat):
+        now_ms = self._clock.monotonic_ms()
+        # Connecting takes turns: its answer may have come by another way meanwhile.
+        if call.key_is_old(now_ms) or not self._claims.goes_on(call):
+            return False
+        if not self._may_act(call, heartbeat):
             return False
         if not departure.leave():
             return False

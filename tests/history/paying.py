@@ -136,7 +136,8 @@ def _may_buy_again(
     lives = history.view(Lives)
     begin, end = last.at, claimed["at"]
     in_trouble = lives.death(last.by, begin, end) or lives.trouble(last.by, begin, end)
-    return in_trouble is not None and last.heard["outcome"] != "answered"
+    could_end = limits.asked_again or last.heard["outcome"] != "answered"
+    return in_trouble is not None and could_end
 
 
 def _unannounced(history: History, calls: Calls) -> Iterator[Violation]:

@@ -9,74 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rowmill.plays.specs import ProviderSpec, Rate, RetryPolicy, ToolSpec
+from rowmill.streams.core.commands import force_token
 from rowmill.streams.core.outcomes import FailureKind
 from rowmill.topics import codec
 from rowmill.topics.catalogue import TOOL_REQUESTS
-from rowmill.topics.contracts import LaneRecord, PlayReference, RunOptions, RunRecord, ToolRequest
+from rowmill.topics.contracts import ToolRequest
 from rowmill.topics.places import partition_of
 from tests.simulation.kafka import Link, Record
-from tests.simulation.service import TIMEOUT_S
+from tests.simulation.shape import COLUMNS, RUNS, TOOL_OF, Shape
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-RUNS = ("run-a", "run-b")
-PACED_CALLS, PACED_MS, PACED_CONCURRENCY = 5, 1_000, 4
-FREE_CONCURRENCY = 8
-KEY_LIFETIME_S = 120.0
 AGAIN_MS = 15_000
-
-_RETRY = RetryPolicy(attempts=8, backoff_s=0.2, backoff_s_max=4, deadline_s=300)
-PROVIDERS = [
-    ProviderSpec(
-        id="paced", base_url="http://p.test", limits=[Rate(calls=PACED_CALLS, per_s=1)],
-        concurrency=PACED_CONCURRENCY, retry=_RETRY,
-    ),
-    ProviderSpec(id="free", base_url="http://f.test", concurrency=FREE_CONCURRENCY, retry=_RETRY),
-]  # fmt: skip
-TOOLS = [
-    ToolSpec(id="free.first", provider="free", path="/first", timeout_s=TIMEOUT_S),
-    ToolSpec(
-        id="paced.second", provider="paced", path="/second", timeout_s=TIMEOUT_S,
-        key_lifetime_s=KEY_LIFETIME_S,
-    ),
-    ToolSpec(
-        id="free.blind", provider="free", path="/blind", timeout_s=TIMEOUT_S, idempotent=False
-    ),
-]  # fmt: skip
-COLUMNS = ("first", "second", "blind")
-
-
-def lanes_of(partitions: int) -> dict[str, LaneRecord]:
-    """Return where each tool's receipts live: a limited provider's in one partition."""
-    every = list(range(partitions))
-    return {
-        tool.id: LaneRecord(
-            tool=tool.id,
-            lane=tool.provider,
-            partitions=[1 % partitions] if tool.provider == "paced" else every,
-        )
-        for tool in TOOLS
-    }
-
-
-def run_records() -> list[tuple[str, bytes]]:
-    """Return what the topic `runs` holds."""
-    return [
-        (
-            run,
-            codec.encode(
-                RunRecord(
-                    run=run, life=1, claim="c", instance="i", pid=1, state="open",
-                    started_at_ms=0, updated_at_ms=0, dataset="d",
-                    play=PlayReference(name="p", digest="x"), options=RunOptions(),
-                    providers=PROVIDERS, tools=TOOLS,
-                )
-            ),
-        )
-        for run in RUNS
-    ]  # fmt: skip
 
 
 @dataclass
@@ -102,9 +47,7 @@ class Rows:
 
     world: World
     chance: random.Random
-    count: int
-    open_max: int
-    partitions: int
+    shape: Shape
     rows: list[Row] = field(default_factory=list)
     _life: int = 0
 
@@ -112,9 +55,11 @@ class Rows:
         self.alive = True
         self.loop = SimpleNamespace(call_soon=lambda happen: happen())
         self.link = Link(self.world, self, self.chance)  # type: ignore[arg-type]
-        self._lanes = lanes_of(self.partitions)
-        self._waiting = [Row(run, number) for number in range(self.count) for run in RUNS]
+        self._waiting = [Row(run, number) for number in range(self.shape.rows) for run in RUNS]
         self.rows = list(self._waiting)
+        for offset, row in enumerate(self.rows):
+            place = {"index": row.number, "partition": 0, "offset": offset}
+            self.world.note("main-0", "fed", run=row.run, row=row.id, **place)
         self._open: dict[tuple[str, str], Row] = {}
 
     @property
@@ -129,7 +74,7 @@ class Rows:
 
     def admit(self) -> None:
         """Give free slots to the next rows."""
-        while self._waiting and len(self._open) < self.open_max:
+        while self._waiting and len(self._open) < self.shape.open_max:
             row = self._waiting.pop(0)
             self._open[row.run, row.id] = row
             self._note("admitted", row, index=row.number, partition=0)
@@ -182,34 +127,43 @@ class Rows:
 
     def _receipt(self, row: Row) -> str:
         assert row.column is not None
-        return f"{TOOLS[row.column].id}:{self._question(row)}"
+        return f"{TOOL_OF[COLUMNS[row.column]]}:{self._question(row)}"
 
     def _call(self, row: Row) -> str:
         assert row.column is not None
         return f"{COLUMNS[row.column]}/{self._receipt(row)}"
 
     def _ask(self, row: Row, life: int, again_ms: float) -> None:
+        request = self._request(row)
         assert row.column is not None
-        tool, receipt, column = TOOLS[row.column], self._receipt(row), row.column
-        request = ToolRequest.model_construct(
-            run=row.run, life=1, dataset="d", row=row.id, call=self._call(row), receipt=receipt,
-            tool=tool.id, input={"q": self._question(row)}, reply_partition=0, asked=row.asked,
-            wait_s=float(self.chance.choice((10, 900))),
-        )  # fmt: skip
+        receipt, column = request.receipt, row.column
         self._note(
             "asked", row, column=COLUMNS[column], call=request.call, receipt=receipt,
             asked=row.asked,
         )  # fmt: skip
-        partition = partition_of(receipt, self._lanes[tool.id])
+        partition = partition_of(receipt, self.shape.lane_of(request.tool))
         record = Record(receipt, codec.encode(request))
 
         def arrive() -> None:
             self.world.broker.append(TOOL_REQUESTS.name, partition, record)
             self.world.appended(TOOL_REQUESTS.name, partition, record)
 
-        self.link.send(arrive)
+        self.link.send((TOOL_REQUESTS.name, partition), arrive)
         asked = row.asked
         self.world.after(again_ms, lambda: self._again(row, life, column, asked, again_ms))
+
+    def _request(self, row: Row) -> ToolRequest:
+        assert row.column is not None
+        again = row.run == RUNS[1]  # that run's command asks again
+        force = self.shape.force if again else None
+        return ToolRequest.model_construct(
+            run=row.run, life=1, dataset="d", row=row.id, call=self._call(row),
+            receipt=self._receipt(row), tool=TOOL_OF[COLUMNS[row.column]],
+            input={"q": self._question(row)}, reply_partition=0, asked=row.asked,
+            wait_s=float(self.chance.choice((10, 900))),
+            force=force, force_token=force_token(row.run, 0) if force else None,
+            stale_after_s=self.shape.stale_after_s if again else None,
+        )  # fmt: skip
 
     def _again(self, row: Row, life: int, column: int, asked: int, waited_ms: float) -> None:
         if life == self._life and row.column == column and row.asked == asked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import sys
 import time
@@ -14,7 +15,9 @@ from dataclasses import dataclass
 import structlog
 
 from tests.history.events import Event
+from tests.simulation.bugs import BUGS
 from tests.simulation.seeds import Outcome, simulate
+from tests.simulation.teeth import SEEDS_MAX, Found, hunt
 
 BATCH = 50
 """Seeds of one task of a process: starting one costs more than a seed."""
@@ -37,15 +40,20 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, default=10_000, help="how many seeds")
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
+    parser.add_argument("--teeth", action="store_true", help="which planted bugs are found")
     parser.add_argument("--about", default="", help="of the trace: events that name this only")
     wanted = parser.parse_args(arguments)
     if wanted.seed is not None:
         return show(wanted.seed, wanted.about)
+    if wanted.teeth:
+        return show_teeth(wanted.jobs)
     return run_many(wanted.first, wanted.seeds, wanted.jobs)
 
 
 def quieten() -> None:
-    """Let the role log nothing: thousands of seeds would."""
+    """Let the role log nothing: thousands of seeds would. What is there now is never garbage."""
+    gc.collect()
+    gc.freeze()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     # Once a world is over, what its processes were at is collected, with nobody to run it.
     sys.unraisablehook = lambda _: None
@@ -69,6 +77,26 @@ def line_of(event: Event) -> str:
     told = {key: value for key, value in event.items() if key not in ("at", "by", "event")}
     fields = " ".join(f"{key}={value}" for key, value in told.items())
     return f"{event['at'] / 1e9:10.3f} s  {event['by']:14} {event['event']:10} {fields}"
+
+
+def show_teeth(jobs: int) -> int:
+    """Hunt every planted bug, and print where each was found."""
+    missed = 0
+    with ProcessPoolExecutor(jobs, initializer=quieten) as pool:
+        for bug, found in zip(BUGS, pool.map(_hunted, range(len(BUGS))), strict=True):
+            missed += found is None
+            where = (
+                f"NOT FOUND within {SEEDS_MAX:,} seeds, {' or '.join(bug.breaks)} expected"
+                if found is None
+                else f"{found.code} after {found.seeds} seeds"
+            )
+            print(f"{bug.name}: {where}", flush=True)
+    print(f"{len(BUGS) - missed} of {len(BUGS)} planted bugs found")
+    return 1 if missed else 0
+
+
+def _hunted(number: int) -> Found | None:
+    return hunt(BUGS[number], range(SEEDS_MAX))
 
 
 def run_many(first: int, seeds: int, jobs: int) -> int:

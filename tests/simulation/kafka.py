@@ -7,13 +7,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.shape import SESSION_S
+
 if TYPE_CHECKING:
     from tests.simulation.process import Process
     from tests.simulation.world import World
 
-SESSION_MS = 10_000
+SESSION_MS = SESSION_S * 1000
 REBALANCE_MS = 20_000
 Place = tuple[str, int]
+Way = tuple[str, int]
+GROUP: Way = ("group", 0)
+"""The way to the group's coordinator and back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +149,14 @@ class Broker:
         place = names.index(process.instance)
         share = {one for one in range(self.partitions) if one % len(names) == place}
         generation, synced_s = self.generation, process.local_ms() / 1000
-        process.link.answer(lambda: process.assigned(share, generation, synced_s))
+        process.link.answer(GROUP, lambda: process.assigned(share, generation, synced_s))
 
 
 class Link:
-    """A process's way to the broker and back. Held back: `open` is False, or the broker is down."""
+    """A process's way to the broker and back. Held back: `open` is False, or the broker is down.
+
+    What goes one `way` (a connection, or a partition's batches) keeps its order.
+    """
 
     def __init__(self, world: World, process: Process, chance: random.Random) -> None:
         self._world = world
@@ -156,26 +164,26 @@ class Link:
         self._chance = chance
         self.open = True
         self.answers_pass = True
-        self._out: list[Any] = []
-        self._back: list[Any] = []
-        self._last_out_ms = 0.0
-        self._last_back_ms = 0.0
+        self._out: list[tuple[Way, Any]] = []
+        self._back: list[tuple[Way, Any]] = []
+        self._last_out_ms: dict[Way, float] = {}
+        self._last_back_ms: dict[Way, float] = {}
 
-    def send(self, arrive: Any) -> None:
+    def send(self, way: Way, arrive: Any) -> None:
         """Let `arrive` happen at the broker, in the order of the calls."""
         if not self.open or self._world.broker.down or self._out:
-            self._out.append(arrive)
+            self._out.append((way, arrive))
             return
-        self._last_out_ms = max(self._last_out_ms, self._world.now_ms) + self._way_ms()
-        self._world.at(self._last_out_ms, lambda: self._arrived(arrive))
+        at_ms = self._later_ms(self._last_out_ms, way)
+        self._world.at(at_ms, lambda: self._arrived(way, arrive))
 
-    def answer(self, happen: Any) -> None:
+    def answer(self, way: Way, happen: Any) -> None:
         """Let `happen` run in the process, in the order of the calls, if it still lives."""
         if not self.open or not self.answers_pass or self._back:
-            self._back.append(happen)
+            self._back.append((way, happen))
             return
-        self._last_back_ms = max(self._last_back_ms, self._world.now_ms) + self._way_ms()
-        self._world.at(self._last_back_ms, lambda: self._came_back(happen))
+        at_ms = self._later_ms(self._last_back_ms, way)
+        self._world.at(at_ms, lambda: self._came_back(happen))
 
     def mend(self) -> None:
         """Pass on what was held back."""
@@ -185,15 +193,15 @@ class Link:
     def flow(self) -> None:
         """Pass on what may pass now."""
         out, self._out = self._out, []
-        for arrive in out:
-            self.send(arrive)
+        for held in out:
+            self.send(*held)
         back, self._back = self._back, []
-        for happen in back:
-            self.answer(happen)
+        for held in back:
+            self.answer(*held)
 
-    def _arrived(self, arrive: Any) -> None:
+    def _arrived(self, way: Way, arrive: Any) -> None:
         if self._world.broker.down:
-            self._out.append(arrive)
+            self._out.append((way, arrive))
         else:
             arrive()
 
@@ -201,5 +209,7 @@ class Link:
         if self._process.alive:
             self._process.loop.call_soon(happen)
 
-    def _way_ms(self) -> float:
-        return self._chance.choice((0.2, 1.0, 1.0, 3.0, 20.0))
+    def _later_ms(self, last_ms: dict[Way, float], way: Way) -> float:
+        way_ms = self._chance.choice((0.2, 1.0, 1.0, 3.0, 20.0))
+        at_ms = last_ms[way] = max(last_ms.get(way, 0.0), self._world.now_ms) + way_ms
+        return at_ms

@@ -8,13 +8,14 @@ from functools import partial
 from typing import Any
 
 from tests.simulation.process import Process
-from tests.simulation.service import Mood
+from tests.simulation.service import CALM, LATENCIES_MS, Mood
+from tests.simulation.shape import CLOCK_JUMPS_MS
 from tests.simulation.world import World
 
 SPAN_MS = 60_000
 KINDS = {
     "kill": 5, "freeze": 4, "cut": 4, "lose answers": 2, "stop": 2, "broker down": 2,
-    "kill rows": 2, "storm": 2, "breakage": 2,
+    "kill rows": 2, "storm": 2, "breakage": 2, "poison": 1, "clock": 2,
 }  # fmt: skip
 LENGTHS_MS = (200, 2_000, 6_000, 12_000, 25_000)
 
@@ -23,6 +24,7 @@ def plan(world: World, chance: random.Random) -> float:
     """Put a seed's faults into its world. Returns: the true time from which all is healed, ms."""
     healed_ms = 0.0
     kinds = chance.choices(list(KINDS), list(KINDS.values()), k=chance.randint(2, 8))
+    kinds = [kind for kind in kinds if kind != "clock" or world.shape.jumps]
     at_ms = 0.0
     for kind in kinds:
         at_ms += 0 if chance.random() < 0.25 else chance.expovariate(len(kinds) / SPAN_MS)
@@ -36,7 +38,7 @@ def plan(world: World, chance: random.Random) -> float:
 def heal_all(world: World) -> None:
     """Let everybody live, run and be heard."""
     world.broker.down = False
-    world.provider.mood = Mood()
+    world.provider.mood = CALM
     for instance in sorted(world._clocks):
         world.start(instance)
     for process in world.processes.values():
@@ -61,7 +63,7 @@ def _begin(world: World, kind: str, instance: str, length_ms: float) -> None:
 def _target(world: World, kind: str, instance: str) -> str:
     if kind in ("broker down",):
         return "kafka"
-    if kind in ("storm", "breakage"):
+    if kind in ("storm", "breakage", "poison"):
         return "provider"
     process = world.processes.get(instance)
     return process.by if process is not None else instance
@@ -140,7 +142,23 @@ def _kill_rows(world: World, _: str) -> Callable[[], None]:
     return world.rows.restart
 
 
-def _mood(**changes: float) -> Callable[[World, str], Callable[[], None]]:
+def _clock(world: World, instance: str) -> Callable[[], None]:
+    """Move its wall clock; where it had been is where it goes back to."""
+    before_ms = world.wall_off_ms[instance]
+    world.wall_off_ms[instance] += world.chance.uniform(*CLOCK_JUMPS_MS)
+
+    def back() -> None:
+        world.wall_off_ms[instance] = before_ms
+
+    return back
+
+
+def _poison(world: World, _: str) -> Callable[[], None]:
+    question = f"second-{world.chance.randrange(3)}"
+    return _mood(poison=question, latencies_ms=LATENCIES_MS[-2:])(world, "")
+
+
+def _mood(**changes: Any) -> Callable[[World, str], Callable[[], None]]:
     def begin(world: World, _: str) -> Callable[[], None]:
         world.provider.mood = Mood(**changes)
 
@@ -160,6 +178,8 @@ _FAULTS: dict[str, Any] = {
     "stop": _stop,
     "broker down": _broker_down,
     "kill rows": _kill_rows,
+    "clock": _clock,
+    "poison": _poison,
     "storm": _mood(storm=0.5),
     "breakage": _mood(reset_before=0.15, reset_after=0.15, busy=0.15, hang=0.1),
 }

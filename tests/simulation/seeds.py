@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from dataclasses import dataclass
+
+import msgspec
 
 from rowmill.topics.catalogue import TOOL_REQUESTS
 from tests.history.checker import check
 from tests.history.events import History
-from tests.history.invariant import Limits, Window
+from tests.history.finals import Finals, TopicRecord
 from tests.history.report import Report
-from tests.simulation.asking import (
-    FREE_CONCURRENCY,
-    KEY_LIFETIME_S,
-    PACED_CALLS,
-    PACED_CONCURRENCY,
-    PACED_MS,
-)
 from tests.simulation.plan import heal_all, plan
-from tests.simulation.process import SETTINGS
+from tests.simulation.shape import Shape
 from tests.simulation.world import Stuck, World
 
 ENDS_WITHIN_MS = 600_000
-
-LIMITS = Limits(
-    windows={"paced": (Window(PACED_CALLS, PACED_MS),)},
-    concurrency={"paced": PACED_CONCURRENCY, "free": FREE_CONCURRENCY},
-    lease_ms=round(SETTINGS.lease_s * 1000),
-    session_ms=round(SETTINGS.session_timeout_s * 1000),
-    key_lifetime_ms={"paced.second": round(KEY_LIFETIME_S * 1000)},
-)
 
 
 @dataclass
@@ -37,7 +25,7 @@ class Outcome:
     """What came of a seed. `simulated_ms`: true time that passed in its world."""
 
     seed: int
-    report: Report | None
+    report: Report
     problems: list[str]
     events: int
     simulated_ms: float
@@ -46,14 +34,22 @@ class Outcome:
 
 
 def simulate(seed: int) -> Outcome:
-    """Run a seed's world to its end, and check it."""
+    """Run a seed's world to its end, and check it.
+
+    A coroutine that is collected runs its `finally`. That must not be in the middle of another world:
+    this one's are collected before it returns, when no loop runs.
+    """
+    gc.disable()
+    try:
+        return _simulated(seed)
+    finally:
+        gc.collect()
+        gc.enable()
+
+
+def _simulated(seed: int) -> Outcome:
     chance = random.Random(f"plan {seed}")
-    world = World(
-        seed,
-        dispatchers=chance.choice((2, 2, 3)),
-        rows=chance.randint(6, 16),
-        open_max=chance.randint(3, 8),
-    )
+    world = World(seed, Shape.of(chance))
     healed_ms = plan(world, chance)
     problems: list[str] = []
     try:
@@ -67,12 +63,31 @@ def simulate(seed: int) -> Outcome:
         left = [f"{row.run}/{row.id}" for row in world.rows.rows if row.status == "open"]
         problems.append(f"not over {ENDS_WITHIN_MS / 1000:.0f} s after all was healed: {left}")
     history = History.of(world.events)
-    report = check(history, limits=LIMITS)
+    report = check(history, _finals(world), limits=world.shape.limits)
     if not report.ok:
         problems.append(str(report))
     return Outcome(
         seed, report, problems, len(world.events), world.now_ms, world.provider.calls, history
     )
+
+
+def _finals(world: World) -> Finals:
+    """Return what the world left behind."""
+    topics: dict[str, list[TopicRecord]] = {}
+    for (topic, partition), log in world.broker.logs.items():
+        found = topics.setdefault(topic, [])
+        for offset, record in enumerate(log):
+            value = None if record.value is None else msgspec.json.decode(record.value)
+            found.append(TopicRecord(partition, offset, record.key, value, record.epoch))
+    committed: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in world.broker.committed.items():
+        committed.setdefault(topic, {})[partition] = offset
+    asked = {
+        partition: len(log)
+        for (topic, partition), log in world.broker.logs.items()
+        if topic == TOOL_REQUESTS.name
+    }
+    return Finals(topics=topics, committed=committed, ends={TOOL_REQUESTS.name: asked})
 
 
 def _over(world: World) -> bool:

@@ -17,18 +17,23 @@ if TYPE_CHECKING:
 
 Reply = Callable[[Outcome], None]
 LATENCIES_MS = (20, 100, 400, 1_500, 6_000, 15_000)
-TIMEOUT_S = 30.0
 
 
 @dataclass
 class Mood:
-    """Parts of requests that go wrong now."""
+    """Parts of requests that go wrong now. `poison`: a question that kills whoever sends it."""
 
     storm: float = 0.02
     busy: float = 0.03
     reset_before: float = 0.02
     reset_after: float = 0.02
     hang: float = 0.01
+    poison: str | None = None
+    latencies_ms: tuple[int, ...] = LATENCIES_MS
+
+
+CALM = Mood(0, 0, 0, 0, 0, latencies_ms=LATENCIES_MS[:3])
+"""Nothing goes wrong, and quickly so."""
 
 
 def refused(status: int | None, *, booked: bool, waits_ms: int | None = None) -> Refused:
@@ -60,8 +65,10 @@ class Service:
         """Return the port of one process."""
         return Client(self, process)
 
-    def arrive(self, send: Send, reply: Reply) -> None:
-        """A request is there."""
+    def arrive(self, send: Send, instance: str, reply: Reply) -> None:
+        """A request of an instance is there."""
+        if send.input["q"] == self.mood.poison:
+            self.world.kill_for_a_while(instance)
         self.calls += 1
         key, question, chance, mood = send.idempotency_key, send.input["q"], self.chance, self.mood
         self._note("arrived", key, tool=send.tool.path, digest=question)
@@ -84,7 +91,7 @@ class Service:
             self._reply(key, reply, 503, refused(503, booked=True))
         else:
             self.open.add(key)
-            latency_ms = chance.choice(LATENCIES_MS) * (0.5 + chance.random())
+            latency_ms = chance.choice(mood.latencies_ms) * (0.5 + chance.random())
             self.world.after(latency_ms, lambda: self._book(key, question, reply))
 
     def _book(self, key: str, question: str, reply: Reply) -> None:
@@ -139,7 +146,7 @@ class Client:
                 process.loop.call_soon(settle, heard, outcome)
 
         way_ms = process.chance.choice((0.5, 2, 30))
-        world.after(way_ms, lambda: self._service.arrive(send, reply))
+        world.after(way_ms, lambda: self._service.arrive(send, process.instance, reply))
         try:
             async with asyncio.timeout(send.timeout_s):
                 return await heard

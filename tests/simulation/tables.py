@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from rowmill.streams.engine.tables import NotOwned
 from rowmill.topics.catalogue import RECEIPTS_CHANGELOG
 from tests.simulation.kafka import Record
@@ -102,7 +104,7 @@ class SimTable:
 
 def epoch_record(instance: str) -> bytes:
     """Return the value of an epoch's first record."""
-    return instance.encode()
+    return msgspec.json.encode({"instance": instance})
 
 
 def last_epoch(store: dict[str, Any]) -> int:

@@ -9,10 +9,11 @@ from typing import Any
 
 from rowmill.topics.catalogue import PROVIDER_RESULTS, TOOL_REQUESTS
 from tests.history.events import Event
-from tests.simulation.asking import Rows, run_records
+from tests.simulation.asking import Rows
 from tests.simulation.kafka import Broker, Record
-from tests.simulation.process import SETTINGS, Process
+from tests.simulation.process import Process
 from tests.simulation.service import Service
+from tests.simulation.shape import Shape
 
 STEPS_MAX = 400_000
 EXPIRE_EVERY_MS = 500
@@ -26,26 +27,29 @@ class Stuck(Exception):
 class World:
     """Processes, broker, provider and rows. `run` goes on until all is done or time is up."""
 
-    def __init__(self, seed: int, *, dispatchers: int, rows: int, open_max: int) -> None:
+    def __init__(self, seed: int, shape: Shape) -> None:
+        self.shape = shape
+        self.settings = shape.settings
         self.chance = random.Random(f"simulation {seed}")
         self.now_ms = 0.0
         self.events: list[Event] = []
+        self._noted_ns = 0
         self.failures: list[BaseException] = []
         self._happenings: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
-        partitions = SETTINGS.partitions
-        self.broker = Broker(self, partitions, self._own_chance())
+        self.broker = Broker(self, shape.partitions, self._own_chance())
         self.provider = Service(self, self._own_chance())
-        self.rows = Rows(self, self._own_chance(), rows, open_max, partitions)
-        self.runs = run_records()
+        self.rows = Rows(self, self._own_chance(), shape)
+        self.runs = shape.run_records()
         self._readers: dict[int, list[tuple[int, Callable[[], None]]]] = {}
         self.processes: dict[str, Process] = {}
         # Kept: a coroutine that is collected runs its `finally`, which a dead process does not.
         self._dead: list[Process] = []
         self._clocks = {
             f"i{number}": (1 + self.chance.uniform(-0.0003, 0.0003), self.chance.uniform(0, 1e6))
-            for number in range(dispatchers)
+            for number in range(shape.dispatchers)
         }
+        self.wall_off_ms = {instance: self.chance.uniform(-50, 50) for instance in self._clocks}
         for instance in self._clocks:
             self.start(instance)
         self.rows.admit()
@@ -57,8 +61,9 @@ class World:
         return self._number
 
     def note(self, by: str, event: str, **fields: Any) -> None:
-        """Write the history."""
-        self.events.append({"at": round(self.now_ms * 1e6), "by": by, "event": event, **fields})
+        """Write the history. No two events have one time: their order would be anybody's guess."""
+        self._noted_ns = max(round(self.now_ms * 1e6), self._noted_ns + 1)
+        self.events.append({"at": self._noted_ns, "by": by, "event": event, **fields})
 
     # --- time ------------------------------------------------------------------------------------------
 
@@ -110,7 +115,7 @@ class World:
     def appended(self, topic: str, partition: int, record: Record) -> None:
         """A record lies in a log: tell who waits for it."""
         if topic == PROVIDER_RESULTS.name:
-            self.rows.link.answer(lambda: self.rows.result(record))
+            self.rows.link.answer((topic, partition), lambda: self.rows.result(record))
         elif topic == TOOL_REQUESTS.name:
             for _, ready in self._readers.pop(partition, ()):
                 ready()
@@ -136,6 +141,11 @@ class World:
             process.alive = False
             self._dead.append(process)
             self.note("runner-0", "killed", target=process.by)
+
+    def kill_for_a_while(self, instance: str) -> None:
+        """kill -9; its supervisor starts it again."""
+        self.kill(instance)
+        self.after(RESTART_MS, lambda: self.start(instance))
 
     def ended(self, process: Process) -> None:
         """A process has ended by itself; its supervisor starts it again."""

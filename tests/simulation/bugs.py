@@ -1,0 +1,219 @@
+"""The bugs that the simulation is tried with: one or more for each promise that it can break."""
+
+from __future__ import annotations
+
+from rowmill.streams.core import pacing, receipts
+from rowmill.streams.core.offsets import PartitionOffsets
+from rowmill.streams.dispatch import caller, notes
+from rowmill.streams.dispatch.answers import Answers
+from rowmill.streams.dispatch.caller import Caller
+from rowmill.streams.dispatch.calls import OpenCall
+from rowmill.streams.dispatch.claims import Claims
+from rowmill.streams.dispatch.lanes import Departure, Lane
+from rowmill.streams.dispatch.owner import Ownership
+from tests.simulation import app
+from tests.simulation.teeth import Bug, Change
+
+of = Change.of
+
+PAYING = (
+    Bug(
+        "a takeover opens another purchase",
+        ("INV7",),
+        of(
+            receipts,
+            "take_over",
+            ("replace(receipt, lease", 'replace(receipt, purchase="p", lease'),
+        ),
+    ),
+    Bug(
+        "a purchase may end any number of senders",
+        ("INV7",),
+        of(receipts, "take_over", ("died.deaths >= SENDS_ENDED_BY_DEATH_MAX", "False")),
+    ),
+    Bug(
+        "an answer that came to a former owner is dropped",
+        ("INV7",),
+        of(
+            Caller,
+            "_send_to_owner",
+            ("await self._mail.settle(partition, receipt, lease.id)", "pass"),
+        ),
+    ),
+    Bug(
+        "an owner ignores what a former one hands over",
+        ("INV7",),
+        of(receipts, "settle_late", ("if not open_to_answers:", "if True:")),
+    ),
+    Bug(
+        "a takeover does not read first what its former owner handed over",
+        ("INV7",),
+        of(
+            Claims,
+            "_outlast",
+            ("await self._mail.read_past(call.partition, self._new_id())", "pass"),
+        ),
+    ),
+    Bug(
+        "a failed call opens no purchase of its own but the next key is the receipt's",
+        ("INV9",),
+        of(caller, "idempotency_key", ("receipt, purchase]", "receipt]")),
+        of(notes, "idempotency_key", ("receipt, purchase]", "receipt]")),
+    ),
+    Bug(
+        "a tool without idempotency is tried again",
+        ("INV10",),
+        of(caller, "policy_of", ("idempotent=call.tool.idempotent", "idempotent=True")),
+    ),
+    Bug(
+        "a tool without idempotency is taken over",
+        ("INV10",),
+        of(receipts, "take_over", ("if not idempotent:", "if False:")),
+    ),
+    Bug(
+        "keys live for ever",
+        ("INV11",),
+        of(OpenCall, "key_is_old", ("return sent and", "return False and")),
+        of(caller, "policy_of", ("round(call.tool.key_lifetime_s * 1000)", "10**12")),
+        of(receipts, "take_over", ("age_ms >= key_lifetime_ms", "False")),
+    ),
+)
+
+PACING = (
+    Bug(
+        "a window is half as long",
+        ("INV12",),
+        of(pacing.Window, "earliest_ms", ("+ self.per_ms +", "+ self.per_ms // 2 +")),
+        of(pacing.Window, "door_ms", ("+ self.per_ms +", "+ self.per_ms // 2 +")),
+    ),
+    Bug(
+        "calls leave whenever their lease is written, not as their window allows",
+        ("INV12",),
+        of(pacing.Window, "door_ms", ("if free < 1:", "return 0\n    if free < 1:")),
+    ),
+    Bug(
+        "a wait does not hold its lane",
+        ("INV13",),
+        of(pacing.Pacer, "earliest_ms", ("self._held_until_ms,", "")),
+        of(pacing.Pacer, "door_ms", ("max(now_ms, self._held_until_ms)", "now_ms")),
+        of(Departure, "leave", ("if self._pacer.held_until_ms > now_ms:", "if False:")),
+    ),
+    Bug(
+        "a call that is connecting does not hear of a wait",
+        ("INV13",),
+        of(Departure, "leave", ("if self._pacer.held_until_ms > now_ms:", "if False:")),
+    ),
+    Bug(
+        "a lane has always room",
+        ("INV14",),
+        of(pacing.Pacer, "room", ("return self._concurrency", "return True or self._concurrency")),
+    ),
+)
+
+OWNERS = (
+    Bug(
+        "a foreign lease is not waited for",
+        ("INV8", "INV16"),
+        of(Claims, "_outlast", ("if left_ms > 0:", "if False:")),
+    ),
+    Bug(
+        "a former owner's renewals are not waited for",
+        ("INV8", "INV16"),
+        of(Claims, "renewed", ("if call is not None and", "if False and")),
+    ),
+    Bug(
+        "a call that another owner took further goes on",
+        ("INV8", "INV16"),
+        of(Claims, "came_back", ("self.forget(call)", "pass")),
+    ),
+    Bug(
+        "whoever has a call may act",
+        ("INV17",),
+        of(Caller, "_may_act", ("return owned and not heartbeat.expired", "return True")),
+    ),
+    Bug(
+        "the gate stays open",
+        ("INV17",),
+        of(Ownership, "surely_owns", ("and self.gate()", "")),
+    ),
+    Bug(
+        "epochs count from the last one that is seen",
+        ("INV17", "INV18"),
+        of(app, "next_epoch", ("if epoch > last:", "return last + 1\n    if epoch > last:")),
+    ),
+    Bug(
+        "an epoch is not raised",
+        ("INV18",),
+        of(app, "next_epoch", ("if epoch > last:", "return last or 1\n    if epoch > last:")),
+    ),
+    Bug(
+        "a late answer is written directly",
+        ("INV18",),
+        of(Caller, "_settle", ("if self._may_act(call, heartbeat):", "if True:")),
+    ),
+)
+
+DURABILITY = (
+    Bug(
+        "a lease is written and not awaited",
+        ("INV19",),
+        of(
+            Caller,
+            "_attempt",
+            (
+                "await self._store.put(call.partition, call.receipt)",
+                (
+                    "self._store.put(call.partition, call.receipt).add_done_callback("
+                    "lambda _: self._notes.running(call, lease))"
+                ),
+            ),
+            ("    self._notes.running(call, lease)\n", "    pass\n"),
+        ),
+    ),
+    Bug(
+        "rows are told before the receipt is durable",
+        ("INV19",),
+        of(
+            Caller,
+            "_settle",
+            (
+                "await self._store.put(call.partition, receipt)",
+                (
+                    "self._store.put(call.partition, receipt).add_done_callback("
+                    "lambda _: self._notes.kept(receipt, heartbeat.lease.epoch))"
+                ),
+            ),
+            ("if self._ownership.gate():", "if False:"),
+        ),
+    ),
+    Bug(
+        "a request counts as done before its result is durable",
+        ("INV19",),
+        of(Answers, "_send", ("waiter.delivery.ack_after(sent)", "waiter.delivery.ack()")),
+    ),
+    Bug(
+        "the commit passes work that is open",
+        ("INV20",),
+        of(PartitionOffsets, "committable", ("return self._order[0] if", "return self._next if")),
+    ),
+)
+
+BOUNDS = (
+    Bug(
+        "a parked call does not wake up",
+        ("INV26",),
+        of(Caller, "_come_back", ("lane.offer(call)", "pass")),
+    ),
+    Bug(
+        "a lane that has to wait does not look again",
+        ("INV26",),
+        of(Lane, "_come_back", ("if self._timer is None:", "if False:")),
+    ),
+    Bug(
+        "an open call that left its process stays in its books",
+        ("INV26",),
+        of(Claims, "forget", ("if self.holds(call):", "if False:")),
+    ),
+)
+
+BUGS = PAYING + PACING + OWNERS + DURABILITY + BOUNDS

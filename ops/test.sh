@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The one door to all checks:  bash ops/test.sh [STAGE [OPTION ...] ...]
-#   lint types unit property fuzz integration faults docs   what runs without a name, in this order
+#   lint types unit property simulation fuzz integration faults docs   what runs without a name, in this order
 #   containers                                         Docker: compose and testcontainers, for real
+#   simulation --seeds 1000000 [--from N] [--jobs J]   its long form
 #   faults --seeds 300 [--from N] [--jobs J]           its long form: seeds of faults, by hand
 # Each stage's time is printed. The exit code is 0 only if every stage passed.
 set -euo pipefail
@@ -18,7 +19,7 @@ for word in "$@"; do
   esac
 done
 . ops/env.sh dev
-[ ${#stages[@]} -gt 0 ] || stages=(lint types unit property fuzz integration faults docs)
+[ ${#stages[@]} -gt 0 ] || stages=(lint types unit property simulation fuzz integration faults docs)
 
 lint() {
   ruff check . && ruff format --check . && codespell && lint-imports --no-cache
@@ -43,7 +44,12 @@ tests() { # FOLDER ARGUMENTS
 unit() { tests unit -n 2; }
 # Any input at every door, 20,000 times each; ROWMILL_TEST_FUZZ=1000000 by hand.
 fuzz() { tests fuzz -n 2 --dist worksteal; }
-property() { tests property && tests simulation && tests conformance; }
+property() { tests property && tests conformance; }
+# Dispatch's real code in simulated worlds: 10,000 seeds, and the bugs planted in it.
+simulation() {
+  # shellcheck disable=SC2086 # words, not one
+  python -m tests.simulation ${options[simulation]:---seeds 10000} && { [ -n "${options[simulation]:-}" ] || tests simulation -n 2; }
+}
 # Mostly waiting for processes to start and die, so more of them than cores; each has its own broker.
 integration() { say_broker && tests integration -n 4 --dist worksteal; }
 faults() {
@@ -66,8 +72,8 @@ failed=()
 summary=()
 for stage in "${stages[@]}"; do
   case "$stage" in
-    lint | types | unit | property | fuzz | integration | faults | docs | containers) ;;
-    *) echo "no stage \"$stage\": lint types unit property fuzz integration faults docs containers" >&2; exit 2 ;;
+    lint | types | unit | property | simulation | fuzz | integration | faults | docs | containers) ;;
+    *) echo "no stage \"$stage\": lint types unit property simulation fuzz integration faults docs containers" >&2; exit 2 ;;
   esac
   echo "== $stage"
   began=$SECONDS

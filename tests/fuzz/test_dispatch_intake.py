@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given
@@ -11,7 +12,7 @@ from rowmill.streams.core.outcomes import Answered
 from rowmill.topics import codec
 from rowmill.topics.contracts import ReceiptEntry, RunRecord
 from tests.fuzz.bounds import bounded
-from tests.fuzz.examples import fuzzed
+from tests.fuzz.examples import four, fuzzed
 from tests.fuzz.mutations import changed_wire
 from tests.fuzz.records import ASK, ENTRIES, KEY, REQUESTS, RUN, plain
 from tests.fuzz.strict_engine import PARTITIONS, Loop, StrictApp, StrictTable, set_aside
@@ -66,35 +67,40 @@ class Desk:
             codec.decode(ReceiptEntry, value)
 
 
-async def take_in(value: bytes, stored: bytes | None) -> None:
-    """Offer a bad record, then a good one."""
+async def take_in(values: Sequence[bytes], stored: bytes | None) -> None:
+    """Offer bad records, then a good one."""
     desk = Desk(stored)
     desk.tell_run(RUN)
-    bad = desk.offer(value, 7)
-    good = desk.offer(codec.encode(GOOD), 8)
+    bad = [desk.offer(value, offset) for offset, value in enumerate(values)]
+    good = desk.offer(codec.encode(GOOD), len(values))
     for _ in range(6):
         await settle()
-        if bad.acked and good.acked:
+        if good.acked and all(one.acked for one in bad):
             break
         await asyncio.sleep(0.0005)
-    assert bad.acked or desk.waits(bad), "neither acknowledged, nor known to wait"
-    assert bad.acked or not set_aside(desk.app, bad)
+    for one in bad:
+        assert one.acked or desk.waits(one), "neither acknowledged, nor known to wait"
+        assert one.acked or not set_aside(desk.app, one)
     desk.check_good(good)
 
 
 @fuzzed
-@given(changed_wire([plain(record) for record in REQUESTS]))
-def test_any_record_is_taken_in_or_set_aside(loop: Loop, drawn: tuple[int, bytes]) -> None:
-    _, value = drawn
-    stored = STATES[len(value) % len(STATES)]
-    bounded(lambda: loop.run(lambda: take_in(value, stored)))
+@given(four(changed_wire([plain(record) for record in REQUESTS])))
+def test_any_record_is_taken_in_or_set_aside(
+    loop: Loop, drawn: Sequence[tuple[int, bytes]]
+) -> None:
+    values = [value for _, value in drawn]
+    stored = STATES[len(values[0]) % len(STATES)]
+    bounded(lambda: loop.run(lambda: take_in(values, stored)))
 
 
-async def ask_of(value: bytes) -> None:
-    """Let the role read any run, then ask of it."""
+async def ask_of(values: Sequence[bytes]) -> None:
+    """Let the role read any runs, and ask of what they made of it."""
     desk = Desk(None)
-    desk.tell("run", value)
-    asked = desk.offer(codec.encode(ASK), 7)
+    for offset, value in enumerate(values):
+        desk.tell("run", value)
+        asked = desk.offer(codec.encode(ASK), offset)
+        await settle(2)
     good = desk.offer(codec.encode(GOOD), 8)
     for _ in range(6):
         await settle()
@@ -106,9 +112,11 @@ async def ask_of(value: bytes) -> None:
 
 
 @fuzzed
-@given(changed_wire([plain(RUN)]))
-def test_an_ask_of_an_odd_run_is_answered_or_waits(loop: Loop, drawn: tuple[int, bytes]) -> None:
-    bounded(lambda: loop.run(lambda: ask_of(drawn[1])))
+@given(four(changed_wire([plain(RUN)])))
+def test_an_ask_of_an_odd_run_is_answered_or_waits(
+    loop: Loop, drawn: Sequence[tuple[int, bytes]]
+) -> None:
+    bounded(lambda: loop.run(lambda: ask_of([value for _, value in drawn])))
 
 
 def test_the_samples_ask_for_partitions_that_there_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,11 +13,11 @@ from pydantic import ValidationError
 from rowmill.errors import SecretMissing
 from rowmill.plays.specs import ProviderSpec, ToolSpec
 from rowmill.streams.adapters.http_answers import without_secrets
-from rowmill.streams.core.outcomes import Answered, Outcome, Refused
+from rowmill.streams.core.outcomes import Answered, Refused
 from rowmill.streams.ports import Send
 from tests.fuzz.bounds import bounded
 from tests.fuzz.canned import CannedProvider
-from tests.fuzz.examples import fuzzed
+from tests.fuzz.examples import four, fuzzed
 from tests.fuzz.mutations import ODD_TEXTS, changed_bytes, changed_records
 from tests.fuzz.records import PROVIDER, TOOL
 from tests.fuzz.strict_engine import Loop
@@ -48,30 +49,24 @@ URLS = [
 ]  # fmt: skip
 
 
+PATHS = ("/t", "/", "/a b", "//x", "/é?q=%zz", "/#f", "/\0", "/:80", "x")
+
+
 def send_of(provider: ProviderSpec, tool: ToolSpec, question: Any) -> Send:
     """Return a send as the caller makes it."""
     return Send(provider, tool, question, "key", 5, 262_144, lambda: True)
 
 
-async def call(send: Send, answer: bytes) -> tuple[Outcome, bytes]:
-    """Send, and return what came of it and what was written."""
-    provider = CannedProvider(SECRETS)
-    provider.answers(answer)
-    try:
-        return await provider.http.call(send), provider.written
-    finally:
-        await provider.http.close()
-
-
 @fuzzed
-@given(changed_bytes(ANSWERS))
-@example(
-    OK.replace(b"200 OK", b"200 \xff")
-)  # UnicodeEncodeError: dispatch ended, the call was paid
-def test_whatever_a_server_writes_is_an_outcome(loop: Loop, answer: bytes) -> None:
+@given(four(changed_bytes(ANSWERS)))
+@example([OK.replace(b"200 OK", b"200 \xff")])  # UnicodeEncodeError: dispatch ended, call was paid
+def test_whatever_a_server_writes_is_an_outcome(loop: Loop, answers: Sequence[bytes]) -> None:
     async def hear() -> None:
-        outcome, _ = await call(send_of(PROVIDER, TOOL, {"q": 1}), answer)
-        check(outcome)
+        provider = CannedProvider(SECRETS)
+        for answer in answers:
+            provider.answers(answer)
+            check(await provider.http.call(send_of(PROVIDER, TOOL, {"q": 1})))
+        await provider.http.close()
 
     bounded(lambda: loop.run(hear))
 
@@ -97,10 +92,20 @@ def declare(plain: Any) -> Send | None:
     return send_of(provider, tool, question if isinstance(question, dict) else {"q": question})
 
 
-async def send(sent: Send) -> None:
+async def send_all(sends: Sequence[Send | None]) -> None:
+    """Send what was not refused where it was declared."""
+    provider = CannedProvider(SECRETS)
+    for sent in sends:
+        if sent is not None:
+            await send(provider, sent)
+    await provider.http.close()
+
+
+async def send(provider: CannedProvider, sent: Send) -> None:
     """The request leaves as one request, or is refused before."""
+    provider.answers(OK)
     try:
-        outcome, written = await call(sent, OK)
+        outcome, written = await provider.http.call(sent), provider.written
     except SecretMissing:
         return  # its name is not one of the environment: said, and nothing was called
     check(outcome)
@@ -117,27 +122,27 @@ async def send(sent: Send) -> None:
 
 
 @fuzzed
-@given(changed_records(SPECS))
-@example({**SPECS[0], "provider": {**SPECS[0]["provider"], "headers": {"X": "a\r\nEvil: b"}}})
-def test_whatever_a_play_declares_is_sent_or_refused(loop: Loop, plain: Any) -> None:
-    sent = declare(plain)
-    if sent is not None:
-        bounded(lambda: loop.run(lambda: send(sent)))
+@given(four(changed_records(SPECS)))
+@example([{**SPECS[0], "provider": {**SPECS[0]["provider"], "headers": {"X": "a\r\nEvil: b"}}}])
+def test_whatever_a_play_declares_is_sent_or_refused(loop: Loop, drawn: Sequence[Any]) -> None:
+    bounded(lambda: loop.run(lambda: send_all([declare(plain) for plain in drawn])))
 
 
 @fuzzed
-@given(
-    changed_bytes(URLS), st.sampled_from(["/t", "/", "/a b", "//x", "/é?q=%zz#f", "/\0", "/:80"])
-)
+@given(four(changed_bytes(URLS)), st.sampled_from(PATHS))
 def test_any_base_url_is_refused_where_it_stands_or_can_be_sent_to(
-    loop: Loop, url: bytes, path: str
+    loop: Loop, urls: Sequence[bytes], path: str
 ) -> None:
-    plain = {**SPECS[0], "provider": {**SPECS[0]["provider"], "base_url": url.decode("latin-1")}}
-    plain["tool"] = {**SPECS[0]["tool"], "path": path}
-    sent = declare(plain)
-    if sent is not None:
-        bounded(lambda: loop.run(lambda: send(sent)))
-        assert sent.provider.host == sent.provider.host.lower()
+    sends = [declare(at(url.decode("latin-1"), path)) for url in urls]
+    bounded(lambda: loop.run(lambda: send_all(sends)))
+    hosts = [sent.provider.host for sent in sends if sent is not None]
+    assert all(host and host == host.lower() for host in hosts)
+
+
+def at(url: str, path: str) -> dict[str, Any]:
+    """Return what declares a tool at a URL and a path."""
+    provider = {**SPECS[0]["provider"], "base_url": url}
+    return {**SPECS[0], "provider": provider, "tool": {**SPECS[0]["tool"], "path": path}}
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS)
@@ -147,5 +152,4 @@ def test_any_header_is_sent_as_one_or_refused(loop: Loop, text: str) -> None:
         "provider": {**SPECS[0]["provider"], "headers": {"X": text, text: "y"}},
     }
     sent = declare(plain)
-    if sent is not None:
-        bounded(lambda: loop.run(lambda: send(sent)))
+    bounded(lambda: loop.run(lambda: send_all([sent])))

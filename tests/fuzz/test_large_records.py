@@ -54,16 +54,16 @@ def test_dispatch_takes_a_large_request_in_or_sets_it_aside(
     loop: Loop, field: str, text: str
 ) -> None:
     value = filled(ASK, field, text=text)
-    bounded(lambda: loop.run(lambda: take_request(value, None)))
+    bounded(lambda: loop.run(lambda: take_request([value], None)))
 
 
 @pytest.mark.parametrize("text", FILLINGS.values(), ids=FILLINGS)
 def test_dispatch_asks_a_large_question_and_keeps_a_large_answer(loop: Loop, text: str) -> None:
     question = filled(ASK, "input", "q", text=text)
-    bounded(lambda: loop.run(lambda: take_request(question, None)))
+    bounded(lambda: loop.run(lambda: take_request([question], None)))
     entry = {"kind": "settle", "lease": "lease", "receipt": plain_receipt()}
     answer = filled(entry, "receipt", "output", text=text)
-    bounded(lambda: loop.run(lambda: take_request(answer, None)))
+    bounded(lambda: loop.run(lambda: take_request([answer], None)))
 
 
 def plain_receipt() -> dict[str, Any]:

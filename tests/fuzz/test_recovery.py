@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from rowmill.streams.engine.tables import EPOCH_HEADER, EPOCH_KEY, EntryUnreadab
 from rowmill.streams.rows.entries import RowEntries, derive_counts
 from rowmill.topics import codec
 from tests.fuzz.bounds import bounded
-from tests.fuzz.examples import fuzzed
+from tests.fuzz.examples import four, fuzzed
 from tests.fuzz.mutations import ODD_TEXTS, changed_wire
 from tests.fuzz.records import ENTRIES, KEY, ROW, ROW_ENTRY, plain
 from tests.fuzz.strict_engine import StrictApp, StrictTable
@@ -100,18 +101,22 @@ def good_receipt() -> bytes:
 @fuzzed
 @given(
     st.binary(min_size=2, max_size=2),
-    changed_wire([plain(ROW_ENTRY), *map(plain, ENTRIES), {"epoch": 1, "instance": "x"}]),
+    four(changed_wire([plain(ROW_ENTRY), *map(plain, ENTRIES), {"epoch": 1, "instance": "x"}])),
 )
-@example(b"\0\0", (0, GOOD))  # no key: AttributeError, and the worker never started again
-@example(b"\x04\0", (0, b"\xff"))  # a key that is not UTF-8
-@example(b"\x03\0", (0, GOOD))  # the store's own place for its offset
-@example(b"\x07\0", (0, b"{"))  # a value that is no entry: DecodeError in the derived counts
-@example(b"\x07\x04", (0, GOOD))  # an epoch that is no number
-@example(b"\x07\x05", (0, GOOD))  # one that no store can hold
-@example(b"\x05\0", (0, b"{"))  # an owner that is none
-def test_any_changelog_is_recovered(drawn: bytes, changed: tuple[int, bytes]) -> None:
-    key, epoch = KEYS[drawn[0] % len(KEYS)], EPOCHS[drawn[1] % len(EPOCHS)]
-    bounded(lambda: rebuild(record(key, changed[1], epoch)))
+@example(b"\0\0", [(0, GOOD)])  # no key: AttributeError, and the worker never started again
+@example(b"\x04\0", [(0, b"\xff")])  # a key that is not UTF-8
+@example(b"\x03\0", [(0, GOOD)])  # the store's own place for its offset
+@example(b"\x07\0", [(0, b"{")])  # a value that is no entry: DecodeError in the derived counts
+@example(b"\x07\x04", [(0, GOOD)])  # an epoch that is no number
+@example(b"\x07\x05", [(0, GOOD)])  # one that no store can hold
+@example(b"\x05\0", [(0, b"{")])  # an owner that is none
+def test_any_changelog_is_recovered(drawn: bytes, changed: Sequence[tuple[int, bytes]]) -> None:
+    def look() -> None:
+        for place, (_, value) in enumerate(changed):
+            key, epoch = KEYS[(drawn[0] + place) % len(KEYS)], EPOCHS[drawn[1] % len(EPOCHS)]
+            rebuild(record(key, value, epoch))
+
+    bounded(look)
 
 
 def test_the_owner_of_the_examples_is_one() -> None:

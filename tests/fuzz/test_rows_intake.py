@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from rowmill.topics.catalogue import PROVIDER_RESULTS, ROWS_INPUT
 from rowmill.topics.contracts import LaneRecord, ProviderResult, RowInput, RunRecord
 from rowmill.topics.views import LanesView, RunsView
 from tests.fuzz.bounds import bounded
-from tests.fuzz.examples import fuzzed
+from tests.fuzz.examples import four, fuzzed
 from tests.fuzz.mutations import changed_records, changed_wire, wire
 from tests.fuzz.records import INPUT, RESULT, RUN, plain
 from tests.fuzz.role_loop import AgentApp
@@ -161,68 +162,81 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
     return Shelf(tmp_path_factory.mktemp("plays"))
 
 
-async def take_in(shelf: Shelf, value: bytes) -> None:
-    """Offer a bad record, answer what it asks, then a good one."""
+async def take_in(shelf: Shelf, *values: bytes) -> None:
+    """Offer bad records, answer what they ask, then a good one."""
     desk = Desk(shelf)
     desk.tell_runs("run", "good")
-    bad = await desk.feed(value, 7)
+    bad = [await desk.feed(value, offset) for offset, value in enumerate(values)]
     for asked in list(desk.app.produced["tool.requests"]):
         await desk.answer(codec.encode(answer_to(asked)), 6)
-    assert bad.acked or desk.waits(bad), "neither acknowledged, nor known to wait"
+    for one in bad:
+        assert one.acked or desk.waits(one), "neither acknowledged, nor known to wait"
     for row in desk.app.raw["rows.input"]:
         codec.decode(RowInput, row)
     await desk.check_good()
 
 
 @fuzzed
-@given(changed_wire([plain(INPUT), plain(INPUT.model_copy(update={"row": None}))]))
+@given(four(changed_wire([plain(INPUT), plain(INPUT.model_copy(update={"row": None}))])))
 def test_any_input_row_is_run_or_set_aside(
-    loop: Loop, shelf: Shelf, drawn: tuple[int, bytes]
+    loop: Loop, shelf: Shelf, drawn: Sequence[tuple[int, bytes]]
 ) -> None:
-    bounded(lambda: loop.run(lambda: take_in(shelf, drawn[1])))
+    values = [value for _, value in drawn]
+    bounded(lambda: loop.run(lambda: take_in(shelf, *values)))
 
 
-async def hear(shelf: Shelf, changed: Any) -> None:
-    """Ask for a row, hear an odd answer, then the good one, then run another row."""
+async def hear(shelf: Shelf, *odd: Any) -> None:
+    """Ask for a row, hear odd answers, then the good one, then run another row."""
     desk = Desk(shelf)
     desk.tell_runs("run", "good")
     row = await desk.feed(codec.encode(INPUT), 7)
     (asked,) = desk.app.produced["tool.requests"]
     good = plain(answer_to(asked))
-    value = changed
-    if isinstance(changed, dict):
-        stands = {"row": RESULT.row, "call": RESULT.call, "receipt": RESULT.receipt, "tool": "t"}
-        value = {
-            name: good[name] if name in stands and changed[name] == stands[name] else changed[name]
-            for name in changed
-        }
-    odd = await desk.answer(wire(value), 6)
-    assert odd.acked, "a result is taken, or set aside"
+    for offset, changed in enumerate(odd):
+        heard = await desk.answer(wire(addressed(changed, good)), offset)
+        assert heard.acked, "a result is taken, or set aside"
     await desk.answer(codec.encode(answer_to(asked)), 5)
     assert row.acked, "its row has ended: by the odd answer or by the good one"
     assert not set_aside(desk.app, row)
     await desk.check_good()
 
 
+def addressed(changed: Any, good: dict[str, Any]) -> Any:
+    """Return an odd answer to the question that was asked, where it is not odd in that."""
+    if not isinstance(changed, dict):
+        return changed
+    stands = {"row": RESULT.row, "call": RESULT.call, "receipt": RESULT.receipt, "tool": "t"}
+    return {
+        name: good[name] if name in stands and value == stands[name] else value
+        for name, value in changed.items()
+    }
+
+
 @fuzzed
 @given(
-    changed_records(
-        [plain(RESULT), plain(RESULT) | {"status": "failed", "error": {"kind": "x", "message": ""}}]
+    four(
+        changed_records(
+            [
+                plain(RESULT),
+                plain(RESULT) | {"status": "failed", "error": {"kind": "x", "message": ""}},
+            ]
+        )
     )
 )
 def test_a_result_with_an_odd_field_is_heard_or_set_aside(
-    loop: Loop, shelf: Shelf, changed: object
+    loop: Loop, shelf: Shelf, changed: Sequence[object]
 ) -> None:
-    bounded(lambda: loop.run(lambda: hear(shelf, changed)))
+    bounded(lambda: loop.run(lambda: hear(shelf, *changed)))
 
 
-async def learn(shelf: Shelf, run: bytes, lane: bytes) -> None:
-    """Hear of an odd run and an odd lane, feed a row of it, then a good one."""
+async def learn(shelf: Shelf, *values: bytes) -> None:
+    """Hear of odd runs and odd lanes, feed a row after each, then a good one."""
     desk = Desk(shelf)
-    desk.tell_run("run", run)
-    desk.tell_lane("p.company", lane)
-    row = await desk.feed(codec.encode(INPUT), 7)
-    assert row.acked or desk.waits(row)
+    for offset, value in enumerate(values):
+        desk.tell_run("run", value)
+        desk.tell_lane("p.company", value)
+        row = await desk.feed(codec.encode(INPUT), offset)
+        assert row.acked or desk.waits(row)
     for asked in list(desk.app.produced["tool.requests"]):
         await desk.answer(codec.encode(answer_to(asked)), 6)
     desk.tell_runs("good")
@@ -230,11 +244,21 @@ async def learn(shelf: Shelf, run: bytes, lane: bytes) -> None:
 
 
 @fuzzed
-@given(changed_records([plain(RUN), plain(LaneRecord(tool="p.company", lane="p", partitions=[0]))]))
+@given(
+    four(
+        changed_records([plain(RUN), plain(LaneRecord(tool="p.company", lane="p", partitions=[0]))])
+    )
+)
 def test_a_row_of_an_odd_run_or_lane_is_run_or_waits(
-    loop: Loop, shelf: Shelf, changed: object
+    loop: Loop, shelf: Shelf, drawn: Sequence[object]
 ) -> None:
     good = plain(shelf.run("run"))
+    values = [wire(found_here(changed, good)) for changed in drawn]
+    bounded(lambda: loop.run(lambda: learn(shelf, *values)))
+
+
+def found_here(changed: Any, good: dict[str, Any]) -> Any:
+    """Return an odd run of the play that is here, where it is not odd in that."""
     if isinstance(changed, dict) and "play" in changed:
         play = changed["play"]
         if isinstance(play, dict):
@@ -242,5 +266,4 @@ def test_a_row_of_an_odd_run_or_lane_is_run_or_waits(
             if play.get("path") == RUN.play.path:
                 changed["play"] |= {"path": good["play"]["path"], "params": {}}
         changed |= {name: good[name] for name in ("tools", "providers") if name in changed}
-    value = wire(changed)
-    bounded(lambda: loop.run(lambda: learn(shelf, value, value)))
+    return changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 from unittest.mock import patch
@@ -18,7 +19,7 @@ from rowmill.streams.adapters.sheet.url import normal_url
 from rowmill.streams.ports import SheetUnusable
 from rowmill.topics.connection import client_options
 from tests.fuzz.bounds import bounded
-from tests.fuzz.examples import fuzzed
+from tests.fuzz.examples import four, fuzzed
 from tests.fuzz.mutations import ODD_NUMBERS, ODD_TEXTS, changed_bytes
 
 NAMES = tuple(Settings.model_fields)
@@ -87,17 +88,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @fuzzed
-@given(st.binary(max_size=6).map(variables), changed_bytes(TOML))
-@example({"lease_s": "inf"}, b"")  # OverflowError when a role starts
-@example({"lease_s": "1e-9"}, b"")  # a lease of 0 ms
-@example({"session_timeout_s": "1e300"}, b"")
-@example({}, b"\xff")  # UnicodeDecodeError
-@example({}, b"a = " + b"[" * 5_000)  # RecursionError
+@given(four(st.tuples(st.binary(max_size=6).map(variables), changed_bytes(TOML))))
+@example([({"lease_s": "inf"}, b"")])  # OverflowError when a role starts
+@example([({"lease_s": "1e-9"}, b"")])  # a lease of 0 ms
+@example([({"session_timeout_s": "1e300"}, b"")])
+@example([({}, b"\xff")])  # UnicodeDecodeError
+@example([({}, b"a = " + b"[" * 5_000)])  # RecursionError
 def test_whatever_is_set_is_settings_or_a_sentence(
-    environment: dict[str, str], content: bytes
+    drawn: Sequence[tuple[dict[str, str], bytes]],
 ) -> None:
-    Path("rowmill.toml").write_bytes(content)
-    bounded(lambda: load(environment))
+    def look() -> None:
+        for environment, content in drawn:
+            Path("rowmill.toml").write_bytes(content)
+            load(environment)
+
+    bounded(look)
 
 
 SHEETS = [
@@ -108,14 +113,20 @@ SHEETS = [
 
 
 @fuzzed
-@given(changed_bytes(SHEETS))
-def test_any_sheet_url_is_a_file_or_a_sentence(url: bytes) -> None:
-    def name() -> None:
-        try:
-            found = normal_url(url.decode("latin-1"))
-        except SheetUnusable as error:
-            check_words(error)
-        else:
-            assert normal_url(found) == found
+@given(four(changed_bytes(SHEETS)))
+def test_any_sheet_url_is_a_file_or_a_sentence(urls: Sequence[bytes]) -> None:
+    def look() -> None:
+        for url in urls:
+            name(url.decode("latin-1"))
 
-    bounded(name)
+    bounded(look)
+
+
+def name(url: str) -> None:
+    """It has one spelling, or is refused."""
+    try:
+        found = normal_url(url)
+    except SheetUnusable as error:
+        check_words(error)
+    else:
+        assert normal_url(found) == found

@@ -20,6 +20,7 @@ from tests.faults.asking import (
 )
 from tests.kit.clocks import MovedClock
 from tests.kit.ledger import Ledger
+from tests.kit.long import by_hand
 from tests.kit.mill import Mill
 
 HOUR_S = 3_600
@@ -29,7 +30,13 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(420)]
 
 
 @pytest.mark.behaviour("R2")
-@pytest.mark.parametrize("by_s", [-HOUR_S, HOUR_S], ids=["broker_ahead", "broker_behind"])
+@pytest.mark.parametrize(
+    "by_s",
+    [
+        pytest.param(-HOUR_S, id="broker_ahead"),
+        pytest.param(HOUR_S, id="broker_behind", marks=by_hand),
+    ],
+)
 def test_a_clock_that_jumps_by_an_hour_loses_no_answer(
     by_s: int, ledger: Ledger, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from tests.faults.asking import (
 )
 from tests.kit.disks import failing_fsync, fill, small_disk
 from tests.kit.ledger import Ledger
+from tests.kit.long import by_hand
 from tests.kit.mill import Mill, RunningRun
 from tests.kit.until import until_sync
 from tests.kit.workers import WorkerProcess
@@ -78,6 +79,7 @@ def test_a_store_that_can_not_be_synced_ends_the_worker(
     asks_nothing_again(mill, rows, "again", known, calls)
 
 
+@by_hand
 @pytest.mark.behaviour("R2")
 def test_slow_syncs_cost_no_answer(mill: Mill, ledger: Ledger, tmp_path: Path) -> None:
     """F26: each fsync takes 300 ms."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.long import by_hand
 from tests.kit.mill import Mill, many_companies, until_calls
 from tests.kit.three_brokers import ThreeBrokers
 from tests.kit.until import until_sync
@@ -43,7 +44,14 @@ def kill_all(three: ThreeBrokers) -> Callable[[], None]:
 
 
 @pytest.mark.behaviour("R3")
-@pytest.mark.parametrize("trouble", [kill_the_leader, freeze_the_leader, kill_all])
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        kill_the_leader,
+        pytest.param(freeze_the_leader, marks=by_hand),
+        pytest.param(kill_all, marks=by_hand),
+    ],
+)
 def test_a_cluster_that_loses_brokers_costs_no_row_and_no_second_call(
     trouble: Callable[[ThreeBrokers], Callable[[], None]], tmp_path: Path
 ) -> None:

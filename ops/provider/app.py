@@ -114,8 +114,9 @@ class PracticeProvider:
                 answer = await self._admit(operation, scope, receive, book, key)
             status, output = answer
             if status == 200:
+                if not key or book.booked.of(key) == 0:
+                    self._note("booked", key=key)  # once a key, as a provider charges
                 book.book(key)
-                self._note("booked", key=key)
             await _answer(send, status, output, headers)
         finally:
             book.leave(status)

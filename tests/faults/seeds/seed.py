@@ -42,6 +42,7 @@ LIMITS: dict[str, Any] = {
         "free": FREE_CONCURRENCY,
         "blind": BLIND_CONCURRENCY,
     },
+    "key_lifetime_ms": dict.fromkeys(("free.first", "paced.second"), 86_400_000),
     "lease_ms": round(LEASE_S * 1000),
     "session_ms": round(SESSION_S * 1000),
     "memory_mb_max": MEMORY_MB_MAX,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from rowmill.streams.engine.delivery import Delivery, NotedDelivery
 from rowmill.streams.engine.ownership import MEMBER_LOOK_S, SETTLE_WITHIN_S
 from rowmill.streams.engine.tables import NotOwned
 from rowmill.topics.catalogue import TOOL_REQUESTS, TopicDefinition
-from tests.simulation.kafka import GROUP, Record
+from tests.simulation.kafka import GROUP, RECOVERY, Record, Way
 from tests.simulation.service import settle
 from tests.simulation.shape import SESSION_S
 from tests.simulation.tables import EPOCH_KEY, Owned, SimTable, epoch_record, last_epoch
@@ -54,6 +55,8 @@ class SimApp:
         self._trackers: dict[int, PartitionOffsets[Delivery]] = {}
         self._committed: dict[int, int] = {}
         self._assignment = 0
+        self._delivering = False
+        self._commit_lock = asyncio.Lock()
         self._open: set[asyncio.Future[Any]] = set()
         self._taking: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
@@ -208,7 +211,8 @@ class SimApp:
     async def _take_over(self, share: set[int], generation: int) -> None:
         for partition in sorted(share):
             await asyncio.sleep(self.process.chance.choice((0.001, 0.05, 0.4)))
-            self._table.owned[partition] = Owned(self._table.recovered(partition))
+            store = await self._asked(RECOVERY, partial(self._table.recovered, partition))
+            self._table.owned[partition] = Owned(store)
         await self._until_member()
         waiting = []
         for partition in sorted(share):
@@ -223,11 +227,26 @@ class SimApp:
             self.note("taken", partition=partition, epoch=self.epochs[partition])
         for hook in self.on_partitions_ready:
             await hook(set(share))
-        committed = self.process.world.broker.committed
-        self._committed = {one: committed.get((TOOL_REQUESTS.name, one), 0) for one in share}
+        self._committed = await self._asked(GROUP, lambda: self._committed_of(share))
         self._trackers = {one: PartitionOffsets(self._committed[one]) for one in share}
+        self._delivering = True
         for partition in share:
             self._fetch(partition, self._assignment)
+
+    def _committed_of(self, share: set[int]) -> dict[int, int]:
+        committed = self.process.world.broker.committed
+        return {one: committed.get((TOOL_REQUESTS.name, one), 0) for one in sorted(share)}
+
+    async def _asked(self, way: Way, read: Callable[[], Any]) -> Any:
+        """Ask the broker, and wait for its answer."""
+        link, answer = self.process.link, self.process.loop.create_future()
+
+        def arrive() -> None:
+            found = read()
+            link.answer(way, lambda: settle(answer, found))
+
+        link.send(way, arrive)
+        return await answer
 
     async def _until_member(self) -> None:
         while not self.surely_member:
@@ -239,13 +258,14 @@ class SimApp:
                 self._taking.cancel()
                 await asyncio.wait([self._taking])
                 self._taking = None
-            self._assignment += 1
+            self._delivering = False
             lost, self._told = self._told, set()
             if lost:
                 self.note("given_up", partitions=sorted(lost))
                 for hook in self.on_partitions_lost:
                     await hook(set(lost))
                 await self._settle()
+            self._assignment += 1
             for tracker in self._trackers.values():
                 tracker.close()
             self._trackers = {}
@@ -289,7 +309,7 @@ class SimApp:
 
     def _deliver(self, partition: int, records: list[tuple[int, Record]], assignment: int) -> None:
         tracker = self._trackers.get(partition)
-        if tracker is None or assignment != self._assignment:
+        if tracker is None or assignment != self._assignment or not self._delivering:
             return
         for offset, record in records:
             delivery = NotedDelivery(
@@ -304,31 +324,30 @@ class SimApp:
         self.process.loop.call_later(COMMIT_S, self._commit_now)
 
     def _commit_now(self) -> None:
-        self.spawn(self._commit())
+        if self._committable():
+            self.spawn(self._commit())
         self._commit_later()
 
-    async def _commit(self) -> None:
-        assignment = self._assignment
-        wanted = {
+    def _committable(self) -> dict[int, int]:
+        return {
             one: offset
             for one, tracker in self._trackers.items()
             if (offset := tracker.committable()) > self._committed.get(one, -1)
         }
-        if not wanted:
-            return
-        await self._flush()
-        process, generation = self.process, self._generation
-        if assignment != self._assignment and self._told:
-            return
-        done: asyncio.Future[bool] = process.loop.create_future()
-        places = {(TOOL_REQUESTS.name, one): offset for one, offset in wanted.items()}
 
-        def arrive() -> None:
-            taken = process.world.broker.commit(process, generation, places)
-            process.link.answer(GROUP, lambda: settle(done, taken))
-
-        process.link.send(GROUP, arrive)
-        if await done:
+    async def _commit(self) -> None:
+        async with self._commit_lock:
+            assignment, wanted = self._assignment, self._committable()
+            if not wanted:
+                return
+            await self._flush()
+            if assignment != self._assignment:
+                return
+            process, generation = self.process, self._generation
+            places = {(TOOL_REQUESTS.name, one): offset for one, offset in wanted.items()}
+            taken = partial(process.world.broker.commit, process, generation, places)
+            if not await self._asked(GROUP, taken):
+                return
             for one, offset in wanted.items():
                 self.note("committed", topic=TOOL_REQUESTS.name, partition=one, offset=offset)
                 if assignment == self._assignment:

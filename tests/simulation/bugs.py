@@ -122,11 +122,6 @@ OWNERS = (
         of(Claims, "renewed", ("if call is not None and", "if False and")),
     ),
     Bug(
-        "a call that another owner took further goes on",
-        ("INV8", "INV16"),
-        of(Claims, "came_back", ("self.forget(call)", "pass")),
-    ),
-    Bug(
         "whoever has a call may act",
         ("INV17",),
         of(Caller, "_may_act", ("return owned and not heartbeat.expired", "return True")),
@@ -137,9 +132,15 @@ OWNERS = (
         of(Ownership, "surely_owns", ("and self.gate()", "")),
     ),
     Bug(
-        "epochs count from the last one that is seen",
+        "an assignment that came late is believed",
+        ("INV17", "INV18"),
+        of(app.SimApp, "_until_member", ("while not self.surely_member:", "while False:")),
+    ),
+    Bug(
+        "epochs count from the last one that is seen, late assignments too",
         ("INV17", "INV18"),
         of(app, "next_epoch", ("if epoch > last:", "return last + 1\n    if epoch > last:")),
+        of(app.SimApp, "_until_member", ("while not self.surely_member:", "while False:")),
     ),
     Bug(
         "an epoch is not raised",

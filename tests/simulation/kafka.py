@@ -19,6 +19,8 @@ Place = tuple[str, int]
 Way = tuple[str, int]
 GROUP: Way = ("group", 0)
 """The way to the group's coordinator and back."""
+RECOVERY: Way = ("recovery", 0)
+"""The way of a reader of changelogs."""
 
 
 @dataclass(frozen=True, slots=True)

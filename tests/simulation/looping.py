@@ -24,7 +24,7 @@ class SimLoop(AbstractEventLoop):  # type: ignore[misc]
     """Ready callbacks and timers, without any I/O.
 
     Its time is the process's own monotonic clock (`now_s`, given by the world). The world calls
-    `run_one` for a turn; a process that is frozen gets none, and its timers fire late.
+    `run` for a turn; a process that is frozen gets none, and its timers fire late.
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
@@ -36,28 +36,31 @@ class SimLoop(AbstractEventLoop):  # type: ignore[misc]
 
     # --- what the world does -----------------------------------------------------------------------
 
-    def run_one(self) -> None:
-        """Run the next ready callback."""
-        handle = self.ready.popleft()
-        if handle._cancelled:
-            return
+    def run(self, most: int) -> None:
+        """Run ready callbacks, `most` of them at most; what they make ready runs too."""
+        ready = self.ready
         events._set_running_loop(self)
         try:
-            handle._run()
+            while ready and most:
+                most -= 1
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
         finally:
             events._set_running_loop(None)
 
     def next_timer_s(self) -> float | None:
         """Return when the next timer is due, on its own clock."""
-        while self._timers and self._timers[0][2]._cancelled:
-            heapq.heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
 
     def wake(self) -> None:
         """Move timers that are due to the ready callbacks."""
-        now_s = self._now_s() + ROUNDING_S
-        while self._timers and self._timers[0][0] <= now_s:
-            handle = heapq.heappop(self._timers)[2]
+        timers, now_s = self._timers, self._now_s() + ROUNDING_S
+        while timers and timers[0][0] <= now_s:
+            handle = heapq.heappop(timers)[2]
             if not handle._cancelled:
                 self.ready.append(handle)
 

@@ -37,6 +37,7 @@ def plan(world: World, chance: random.Random) -> float:
 
 def heal_all(world: World) -> None:
     """Let everybody live, run and be heard."""
+    world.calm = True
     world.broker.down = False
     world.provider.mood = CALM
     for instance in sorted(world._clocks):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 BEGIN_WALL_MS = 1_700_000_000_000
+NEVER_MS = float("inf")
 
 
 class Process:
@@ -28,9 +29,10 @@ class Process:
         self.chance = random.Random(world.chance.random())
         self.alive = True
         self.frozen = False
+        self.held_up_until_ms = 0.0
         self.number = world.next_number()
         self.by = f"dispatch-{self.number}"
-        self.loop = SimLoop(lambda: self.local_ms() / 1000)
+        self.loop = SimLoop(self.local_s)
         self.link = Link(world, self, self.chance)
         self.app = SimApp(self)
         self.dispatch = Dispatch(
@@ -45,9 +47,29 @@ class Process:
             self.dispatch.on_run(LogRecord(0, offset, key, value, 0, ()))
         self.loop.call_soon(self.app.start)
 
-    def local_ms(self, true_ms: float | None = None) -> float:
-        """Return its monotonic clock."""
-        return self.offset_ms + self.rate * (self.world.now_ms if true_ms is None else true_ms)
+    @property
+    def runs(self) -> bool:
+        """Whether it has something to do now, and may."""
+        if self.frozen or not self.loop.ready:
+            return False
+        return self.held_up_until_ms <= self.world.now_ms
+
+    def next_ms(self) -> float:
+        """Return the true time at which it has something to do."""
+        if self.frozen:
+            return NEVER_MS
+        if self.held_up_until_ms > self.world.now_ms:
+            return self.held_up_until_ms
+        timer_s = self.loop.next_timer_s()
+        return NEVER_MS if timer_s is None else (timer_s * 1000 - self.offset_ms) / self.rate
+
+    def local_ms(self) -> float:
+        """Return its monotonic clock, ms."""
+        return self.offset_ms + self.rate * self.world.now_ms
+
+    def local_s(self) -> float:
+        """Return its monotonic clock, s."""
+        return (self.offset_ms + self.rate * self.world.now_ms) / 1000
 
     def true_ms(self, local_ms: float) -> float:
         """Return the true time at which its clock shows that."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Reply = Callable[[Outcome], None]
+CONNECT_S = (0.0, 0.001, 0.03, 0.5)
 LATENCIES_MS = (20, 100, 400, 1_500, 6_000, 15_000)
 
 
@@ -136,7 +137,7 @@ class Client:
     async def call(self, send: Send) -> Outcome:
         """Connect, ask once more whether it may leave, send, wait."""
         process, world = self._process, self._service.world
-        await asyncio.sleep(process.chance.choice((0.0, 0.001, 0.03)))
+        await asyncio.sleep(process.chance.choice(CONNECT_S))
         if not send.may_leave():
             raise NotSent
         heard: asyncio.Future[Outcome] = process.loop.create_future()

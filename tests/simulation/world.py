@@ -16,7 +16,12 @@ from tests.simulation.service import Service
 from tests.simulation.shape import Shape
 
 STEPS_MAX = 400_000
-EXPIRE_EVERY_MS = 500
+CALLBACKS_MAX = 10_000
+EXPIRE_EVERY_MS = 1_000
+HELD_UP_PART = 0.03
+HELD_UP_MS = (0.1, 3, 40, 300)
+"""A process is held up by its machine, its garbage, its disk."""
+
 RESTART_MS = 1_000
 
 
@@ -33,6 +38,7 @@ class World:
         self.chance = random.Random(f"simulation {seed}")
         self.now_ms = 0.0
         self.events: list[Event] = []
+        self.calm = False
         self._noted_ns = 0
         self.failures: list[BaseException] = []
         self._happenings: list[tuple[float, int, Callable[[], None]]] = []
@@ -80,28 +86,39 @@ class World:
         for step in range(STEPS_MAX):
             if self.failures or (step % 50 == 0 and over()):
                 return
-            running = [p for p in self.processes.values() if not p.frozen and p.loop.ready]
+            running = [process for process in self.processes.values() if process.runs]
             if running:
-                running[self.chance.randrange(len(running))].loop.run_one()
+                self._let_run(running[int(self.chance.random() * len(running))])
             elif not self._advance(until_ms):
                 return
         raise Stuck(f"{STEPS_MAX:,} steps without an end, at {self.now_ms:,.0f} ms")
 
+    def _let_run(self, process: Process) -> None:
+        """Let a process run: until it waits, or now and then for some callbacks, and it is held up.
+
+        While it is held up it may be killed or frozen, with half of its work done.
+        """
+        if self.calm or self.chance.random() > HELD_UP_PART:
+            process.loop.run(CALLBACKS_MAX)
+        else:
+            process.loop.run(self.chance.randint(1, 4))
+            process.held_up_until_ms = self.now_ms + self.chance.choice(HELD_UP_MS)
+
     def _advance(self, until_ms: float) -> bool:
         """Go to the next moment at which something happens. Returns: False where time is up."""
-        next_ms = self._happenings[0][0]
-        for process in self.processes.values():
-            timer_s = None if process.frozen else process.loop.next_timer_s()
-            if timer_s is not None:
-                next_ms = min(next_ms, process.true_ms(timer_s * 1000))
+        happenings, processes = self._happenings, self.processes
+        next_ms = happenings[0][0]
+        timers = [(process.next_ms(), process) for process in processes.values()]
+        for due_ms, _ in timers:
+            next_ms = min(due_ms, next_ms)
         if next_ms > until_ms:
             self.now_ms = max(self.now_ms, until_ms)
             return False
-        self.now_ms = max(self.now_ms, next_ms)
-        while self._happenings and self._happenings[0][0] <= self.now_ms:
-            heapq.heappop(self._happenings)[2]()
-        for process in self.processes.values():
-            if not process.frozen:
+        now_ms = self.now_ms = max(self.now_ms, next_ms)
+        while happenings and happenings[0][0] <= now_ms:
+            heapq.heappop(happenings)[2]()
+        for due_ms, process in timers:
+            if due_ms <= now_ms and not process.frozen:
                 process.loop.wake()
         return True
 

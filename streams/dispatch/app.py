@@ -108,9 +108,12 @@ class Dispatch:
         self._reader = LogReader(self._settings, RUNS, self.on_run)
         await self._reader.start()
         await self._reader.caught_up()
-        sweeping = self._expiry.keep_sweeping(self._recovered_ms.keys(), self._came)
-        self._sweeping = asyncio.create_task(sweeping, name="sweep receipts")
+        self._sweeping = asyncio.create_task(self.sweep(), name="sweep receipts")
         self._sweeping.add_done_callback(self._swept)
+
+    async def sweep(self) -> None:
+        """Delete old receipts now and then, until cancelled."""
+        await self._expiry.keep_sweeping(self._recovered_ms.keys(), self._came)
 
     def _swept(self, done: asyncio.Task[None]) -> None:
         if not done.cancelled() and (error := done.exception()) is not None:

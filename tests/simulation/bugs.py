@@ -55,6 +55,11 @@ PAYING = (
         ),
     ),
     Bug(
+        "a call that is connecting does not hear that its answer has come",
+        ("INV7",),
+        of(Caller, "_leaves", ("or not self._claims.goes_on(call)", "")),
+    ),
+    Bug(
         "a failed call opens no purchase of its own but the next key is the receipt's",
         ("INV9",),
         of(caller, "idempotency_key", ("receipt, purchase]", "receipt]")),

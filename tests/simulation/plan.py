@@ -32,6 +32,8 @@ def plan(world: World, chance: random.Random) -> float:
         instance = chance.choice(sorted(world.processes))
         world.at(at_ms, partial(_begin, world, kind, instance, length_ms))
         healed_ms = max(healed_ms, at_ms + length_ms)
+    for _ in range(chance.randint(1, 6) if world.shape.forgets else 0):
+        world.at(chance.uniform(0, SPAN_MS), world.rows.forget)
     return healed_ms + 1
 
 

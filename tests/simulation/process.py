@@ -46,6 +46,7 @@ class Process:
         for offset, (key, value) in enumerate(world.runs):
             self.dispatch.on_run(LogRecord(0, offset, key, value, 0, ()))
         self.loop.call_soon(self.app.start)
+        self.loop.call_soon(lambda: self.app.spawn(self.dispatch.sweep()))
 
     @property
     def runs(self) -> bool:

@@ -102,5 +102,5 @@ def _over(world: World) -> bool:
 
 
 def _failures(world: World) -> list[BaseException]:
-    lost = [error for process in world.processes.values() for error in process.loop.failures]
+    lost = [error for process in world.all_processes for error in process.loop.failures]
     return [*world.failures, *lost]

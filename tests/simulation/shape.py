@@ -18,6 +18,7 @@ COLUMNS = ("first", "second", "blind")
 SESSION_S = 10.0
 TIMEOUT_S = 30.0
 PACED_MS = 1_000
+DAY_S = 86_400
 CLOCK_JUMPS_MS = (-30_000, 120_000)
 """How far a wall clock is moved, at most, backwards and forwards."""
 
@@ -28,7 +29,8 @@ class Shape:
 
     `rows` of each run, `open_max` of them open at a time. `force`: what the second run asks again.
     `stale_after_s`: answers that are older are asked again by the second run. `jumps`: wall clocks
-    are moved.
+    are moved. `ttl_s`: receipts that settled longer ago are deleted by a new owner, 0: none. `forgets`:
+    an operator wants receipts gone.
     """
 
     dispatchers: int = 2
@@ -43,6 +45,8 @@ class Shape:
     force: Force | None = None
     stale_after_s: float | None = None
     jumps: bool = False
+    ttl_s: int = 0
+    forgets: bool = False
 
     @classmethod
     def of(cls, chance: random.Random) -> Shape:
@@ -60,12 +64,14 @@ class Shape:
             force=chance.choice((None, None, None, "failed", "all")),
             stale_after_s=chance.choice((None, None, None, 15.0)),
             jumps=chance.random() < 0.2,
+            ttl_s=chance.choice((0, 0, 0, 0, 20)),
+            forgets=chance.random() < 0.15,
         )
 
     @property
     def settings(self) -> Settings:
         """What the processes run with."""
-        return _settings(self.lease_s, self.partitions)
+        return _settings(self.lease_s, self.partitions, self.ttl_s)
 
     @property
     def limits(self) -> Limits:
@@ -81,7 +87,7 @@ class Shape:
             lease_ms=self.lease_s * 1000,
             session_ms=round(SESSION_S * 1000),
             key_lifetime_ms={"paced.second": self.key_lifetime_s * 1000 + jump_ms},
-            asked_again=self.force is not None or self.stale_after_s is not None,
+            asked_again=bool(self.force or self.stale_after_s or self.ttl_s or self.forgets),
         )
 
     def lane_of(self, tool: str) -> LaneRecord:
@@ -96,10 +102,14 @@ class Shape:
 
 
 @lru_cache
-def _settings(lease_s: int, partitions: int) -> Settings:
+def _settings(lease_s: int, partitions: int, ttl_s: int) -> Settings:
     # Not read: a simulation follows from its seed, whatever the environment says.
     return Settings.model_construct(
-        session_timeout_s=SESSION_S, lease_s=float(lease_s), partitions=partitions, drain_s=60.0
+        session_timeout_s=SESSION_S,
+        lease_s=float(lease_s),
+        partitions=partitions,
+        drain_s=60.0,
+        receipt_ttl_days=ttl_s / DAY_S,
     )
 
 

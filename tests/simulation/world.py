@@ -146,6 +146,11 @@ class World:
 
     # --- processes -------------------------------------------------------------------------------------
 
+    @property
+    def all_processes(self) -> list[Process]:
+        """Those that live and those that have died."""
+        return [*self.processes.values(), *self._dead]
+
     def start(self, instance: str) -> None:
         """Start a process of an instance, unless it lives."""
         if instance not in self.processes:

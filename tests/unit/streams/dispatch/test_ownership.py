@@ -249,7 +249,7 @@ async def test_a_short_call_needs_no_beat() -> None:
     assert beats == []
 
 
-class RealClock:
+class LoopClock:
     """The loop's own time."""
 
     def monotonic_ms(self) -> int:
@@ -261,7 +261,7 @@ class RealClock:
 @pytest.mark.behaviour("R4")
 async def test_a_long_call_is_renewed_from_the_issued_duration() -> None:
     beats: list[int] = []
-    clock = RealClock()
+    clock = LoopClock()
 
     async def renew() -> None:
         beats.append(clock.monotonic_ms())
@@ -281,7 +281,7 @@ async def test_one_missed_beat_neither_ends_the_call_nor_the_beating() -> None:
         if len(tries) == 1:
             raise OSError("broker away")
 
-    clock = RealClock()
+    clock = LoopClock()
     heartbeat = Heartbeat(lease(300), renew, clock, clock.monotonic_ms())
     assert await heartbeat.keep(asyncio.sleep(0.7, "kept")) == "kept"
     assert len(tries) >= 3
@@ -301,7 +301,7 @@ async def test_a_lease_that_no_beat_confirms_is_lost_and_its_call_is_cut_off() -
             cut_off.set()
             raise
 
-    clock = RealClock()
+    clock = LoopClock()
     heartbeat = Heartbeat(lease(100), renew, clock, clock.monotonic_ms())
     with pytest.raises(LeaseLost):
         await heartbeat.keep(call())
@@ -313,7 +313,7 @@ async def test_a_stopped_worker_is_cancelled_as_such_and_not_taken_for_a_lost_le
     async def renew() -> None:
         return None
 
-    clock = RealClock()
+    clock = LoopClock()
     heartbeat = Heartbeat(lease(60_000), renew, clock, clock.monotonic_ms())
     task = asyncio.create_task(heartbeat.keep(asyncio.sleep(60)))
     await settle()

@@ -18,7 +18,8 @@ from tests.history.paying import in_order
 @invariant(
     "INV16",
     """While a request is under way under a lease (the time for which its worker alone may send), no
-    other lease of the same question begins, unless the holder counts as dead.""",
+    other lease of the same question begins, unless the holder counts as dead, or what it asks was
+    answered by another way (a former owner's late answer), and it is bought anew.""",
     speaks_of={"claimed"},
 )
 def leases_apart(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
@@ -28,11 +29,14 @@ def leases_apart(history: History, finals: Finals, limits: Limits) -> Iterator[V
     for lease in history.view(Calls).leases.values():
         if lease.claimed is not None:
             by_receipt[lease.receipt].append(lease)
+    ended: dict[tuple[str, str], int] = {}
+    for event in history.kind("kept"):
+        ended.setdefault((event["receipt"], event["purchase"]), event["at"])
     for receipt, leases in by_receipt.items():
         leases.sort(key=lambda lease: int(lease.claimed["at"]) if lease.claimed else 0)
         for place, lease in enumerate(leases[1:], start=1):
             for former in leases[:place]:
-                if _overlap(former, lease, lives):
+                if _overlap(former, lease, lives) and not _bought_anew(former, lease, ended):
                     why = (
                         f"{lease.by} claimed it while the request of {former.by} was under way "
                         "and its lease had not run out"
@@ -55,9 +59,19 @@ def _overlap(former: Lease, lease: Lease, lives: Lives) -> bool:
         return False
     at = int(lease.claimed["at"])
     heard = former.heard is not None and former.heard["at"] <= at
-    if heard or former.expires(at) <= at:
+    if heard or former.over_at(at):
         return False
     return lives.death(former.by, former.claimed["at"], at) is None
+
+
+def _bought_anew(former: Lease, lease: Lease, ended: dict[tuple[str, str], int]) -> bool:
+    """Say whether `lease` is of another purchase, and that of `former` had ended by then."""
+    if former.claimed is None or lease.claimed is None:
+        return False
+    purchase = former.claimed["purchase"]
+    at = ended.get((former.receipt, purchase))
+    other = lease.claimed["purchase"] != purchase
+    return other and at is not None and at <= lease.claimed["at"]
 
 
 @invariant(

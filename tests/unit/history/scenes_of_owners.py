@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.history.finals import Finals, SheetRow, TopicRecord
@@ -38,6 +39,25 @@ def claimed_while_a_renewed_lease_was_in_force(scene: Scene) -> None:
     scene.start("dispatch-2", 12_000, epoch=2)
     scene.send(21_000, "dispatch-2", lease="l2", epoch=2)
     scene.hear(22_000)
+
+
+@innocent
+def claimed_by_a_clock_that_runs_a_little_faster(scene: Scene) -> None:
+    scene.start("dispatch-1")
+    scene.send(0)
+    scene.note(10_000, "runner-1", "frozen", target="dispatch-1")
+    scene.start("dispatch-2", 19_000, epoch=2)
+    scene.send(19_990, "dispatch-2", lease="l2", epoch=2)
+
+
+@innocent
+def bought_anew_after_a_late_answer(scene: Scene) -> None:
+    scene.limits = replace(scene.limits, asked_again=True)
+    scene.start("dispatch-1")
+    scene.send(0)
+    scene.keep(100)  # a former owner's answer
+    scene.send(200, lease="l2", purchase="p2", key="k2")
+    scene.hear(300)
 
 
 @breaks("INV17", "key k1")

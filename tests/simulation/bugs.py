@@ -84,6 +84,44 @@ PAYING = (
     ),
 )
 
+ASKING = (
+    Bug(
+        "a forced ask is answered with what is there",
+        ("R2",),
+        of(
+            receipts,
+            "_answers",
+            ('if ask.force == "all":', "if False:"),
+            ("return not _asked_again(receipt, ask)", "return True"),
+        ),
+    ),
+    Bug(
+        "a forced ask joins the call that is open",
+        ("R2",),
+        of(receipts, "joins", ("return ask.force", "return True or ask.force")),
+    ),
+    Bug(
+        "a receipt forgets which commands it served",
+        ("R2",),
+        of(receipts, "_opened", ("[-TOKENS_KEPT:]", "[-TOKENS_KEPT:][:0]")),
+    ),
+    Bug(
+        "a late answer overwrites a completed receipt",
+        ("R6",),
+        of(
+            receipts,
+            "settle_late",
+            ("if not open_to_answers:", "if False:"),
+            ("output=settled.output", 'output="another"'),
+        ),
+    ),
+    Bug(
+        "a receipt that is parked keeps its lease",
+        ("R3",),
+        of(receipts, "park", ("lease=None", "lease=receipt.lease")),
+    ),
+)
+
 PACING = (
     Bug(
         "a window is half as long",
@@ -222,4 +260,4 @@ BOUNDS = (
     ),
 )
 
-BUGS = PAYING + PACING + OWNERS + DURABILITY + BOUNDS
+BUGS = PAYING + ASKING + PACING + OWNERS + DURABILITY + BOUNDS

@@ -12,7 +12,7 @@ from rowmill.topics.catalogue import TOOL_REQUESTS
 from tests.history.checker import check
 from tests.history.events import History
 from tests.history.finals import Finals, TopicRecord
-from tests.history.report import Report
+from tests.simulation import books
 from tests.simulation.plan import heal_all, plan
 from tests.simulation.shape import Shape
 from tests.simulation.world import Stuck, World
@@ -22,10 +22,10 @@ ENDS_WITHIN_MS = 600_000
 
 @dataclass
 class Outcome:
-    """What came of a seed. `simulated_ms`: true time that passed in its world."""
+    """What came of a seed. `codes`: of broken promises. `simulated_ms`: true time that passed in its world."""
 
     seed: int
-    report: Report
+    codes: set[str]
     problems: list[str]
     events: int
     simulated_ms: float
@@ -63,11 +63,15 @@ def _simulated(seed: int) -> Outcome:
         left = [f"{row.run}/{row.id}" for row in world.rows.rows if row.status == "open"]
         problems.append(f"not over {ENDS_WITHIN_MS / 1000:.0f} s after all was healed: {left}")
     history = History.of(world.events)
-    report = check(history, _finals(world), limits=world.shape.limits)
+    finals = _finals(world)
+    report = check(history, finals, limits=world.shape.limits)
     if not report.ok:
         problems.append(str(report))
+    written = list(books.violations(history, finals, world.shape))
+    problems += [f"{found.code} {found.subject}: {found.why}" for found in written]
+    codes = {found.code for found in (*report.violations, *written)}
     return Outcome(
-        seed, report, problems, len(world.events), world.now_ms, world.provider.calls, history
+        seed, codes, problems, len(world.events), world.now_ms, world.provider.calls, history
     )
 
 

@@ -89,8 +89,7 @@ def hunt(bug: Bug, seeds: Iterable[int]) -> Found | None:
     for number, seed in enumerate(seeds, start=1):
         with bug.planted():
             outcome = simulate(seed)
-        codes = {violation.code for violation in outcome.report.violations}
         for code in bug.breaks:
-            if code in codes:
+            if code in outcome.codes:
                 return Found(seed, code, number)
     return None

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from aiokafka import conn
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import collect_hosts
 from aiokafka.conn import create_conn
@@ -21,6 +22,29 @@ REQUEST_TIMEOUT_MS = 15_000
 """How long a broker may take for an answer. One that stands still (a frozen machine) keeps its
 connections: with aiokafka's default of 40 s its clients noticed after 80 s, although its partitions
 had other leaders after 9 s (tests/faults/special/test_three_brokers.py)."""
+
+
+class _Connection(conn.AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has no types
+    """aiokafka's connection, where uvloop too calls a lost connection by that name.
+
+    Between a reset and its notice by aiokafka's reader, uvloop refuses to write with RuntimeError.
+    aiokafka knows OSError only: a worker whose consumer, producer or heartbeat wrote just then ended
+    with a traceback (seed 4 of tests/faults: resets every 2 s).
+    """
+
+    def send(self, request: Any, expect_response: bool = True) -> Any:
+        """As aiokafka's. Raises: KafkaConnectionError."""
+        try:
+            return super().send(request, expect_response)
+        except RuntimeError as error:
+            if self._writer is None or not self._writer.transport.is_closing():
+                raise
+            self.close(reason=conn.CloseReason.CONNECTION_BROKEN)
+            where = f"{self.host}:{self.port}"
+            raise KafkaConnectionError(f"Connection at {where} broken: {error}") from error
+
+
+conn.AIOKafkaConnection = _Connection  # all clients get theirs from `create_conn`, in that module
 
 
 class TlsFilesUnusable(UsageError):

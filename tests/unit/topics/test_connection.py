@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvloop
+from aiokafka import conn
+from aiokafka.errors import KafkaConnectionError
+from aiokafka.protocol.admin import ApiVersionRequest
 
 from rowmill.settings import Settings
 from rowmill.topics.connection import BrokerUnreachable, TlsFilesUnusable, client_options, reach
@@ -63,3 +69,31 @@ async def test_each_address_says_why_it_failed() -> None:
 async def test_a_broker_that_is_not_started_names_the_command() -> None:
     with pytest.raises(BrokerUnreachable, match="rowmill kafka start"):
         await reach(Settings(kafka="", kafka_port=free_port()))
+
+
+@pytest.mark.parametrize("make_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_a_request_right_after_a_reset_is_a_lost_connection_on_every_loop(make_loop: Any) -> None:
+    # asyncio's own loop drops the bytes, and aiokafka's reader notices the end.
+    lost = pytest.raises((KafkaConnectionError, TimeoutError))
+    with asyncio.Runner(loop_factory=make_loop) as runner, lost:
+        runner.run(_ask_after_a_reset())
+
+
+async def _ask_after_a_reset() -> None:
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    connection = conn.AIOKafkaConnection("127.0.0.1", port)
+    connection._reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    connection._writer = writer
+    connection._read_task = asyncio.create_task(asyncio.sleep(60))
+    writer.transport.abort()
+    for _ in range(2):
+        await asyncio.sleep(0)  # the transport is closed then, and the reader has not noticed
+    try:
+        await asyncio.wait_for(connection.send(ApiVersionRequest()), 0.2)
+    finally:
+        connection.close()
+        server.close()

@@ -18,13 +18,13 @@ from tests.kit.long import LONG
 SEEDS = range(12) if LONG else (0, 1, 3, 4)
 """Twelve once a hundred in a row have passed."""
 
-FOUND: tuple[int, ...] = ()
-"""Seeds that found a bug once."""
+FOUND = (4,)
+"""Seeds that found a bug once: 4, a reset just before a write ended a worker."""
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *FOUND])
+@pytest.mark.parametrize("seed", sorted({*SEEDS, *FOUND}))
 def test_no_promise_is_broken(
     seed: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

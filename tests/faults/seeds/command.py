@@ -34,6 +34,7 @@ class Result:
     problems: list[str]
     codes: set[str] = field(default_factory=set)
     faults: dict[str, int] = field(default_factory=dict)
+    hits: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     calls: int = 0
     took_s: float = 0.0
@@ -130,6 +131,7 @@ def _result(outcome: Outcome) -> Result:
         outcome.problems,
         {violation.code for violation in outcome.report.violations},
         outcome.faults,
+        outcome.hits,
         outcome.rows,
         outcome.calls,
         outcome.took_s,
@@ -145,12 +147,15 @@ def _verdict(result: Result) -> str:
 
 def _summary(results: list[Result], took_s: float) -> str:
     faults: Counter[str] = Counter()
+    hits: Counter[str] = Counter()
     for result in results:
         faults.update(result.faults)
+        hits.update(result.hits)
     failed = sorted(result.seed for result in results if result.problems)
     kinds = ", ".join(f"{code} {count}" for code, count in sorted(faults.items(), key=_number))
+    what = ", ".join(f"{count} {name}" for name, count in hits.items())
     return (
-        f"{len(results)} seeds in {took_s:.0f} s: {sum(faults.values())} faults ({kinds}), "
+        f"{len(results)} seeds in {took_s:.0f} s: {sum(faults.values())} faults ({kinds}): {what}; "
         f"{sum(result.rows for result in results):,} rows, "
         f"{sum(result.calls for result in results):,} calls; "
         f"{f'failed: {failed}' if failed else 'no violation'}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tests.faults.seeds.provider import Mood
-from tests.faults.seeds.world import BEHIND_PROXY, World
+from tests.faults.seeds.world import World
 
 Heal = Callable[[], None]
 
@@ -75,14 +75,14 @@ def freeze(world: World, name: str) -> Heal:
 
 def cut(world: World, how: str) -> Heal:
     """F16, F17, F18: one worker's way to the broker is held, reset, or loses its answers."""
-    proxy, by = world.broker.proxy, world.by(BEHIND_PROXY)
-    world.note("cut", target=by, how=how)
+    proxy = world.broker.proxy
+    world.note_cut(how)
     {"hold": proxy.hold, "answers": proxy.hold_answers, "reset": proxy.cut}[how]()
 
     def heal() -> None:
         proxy.release()
         proxy.mend()
-        world.note("mended", target=by)
+        world.note_mended()
 
     return heal
 
@@ -98,13 +98,12 @@ def resets(world: World, _: Any) -> Heal:
 
     thread = threading.Thread(target=reset, daemon=True)
     thread.start()
-    by = world.by(BEHIND_PROXY)
-    world.note("cut", target=by, how="resets")
+    world.note_cut("resets")
 
     def heal() -> None:
         over.set()
         thread.join()
-        world.note("mended", target=by)
+        world.note_mended()
 
     return heal
 

@@ -48,7 +48,9 @@ def _open(world: World) -> dict[str, Ends]:
     return found
 
 
-def collect(world: World, shape: Shape, report: dict[str, Any], sheet: list[SheetRow]) -> Finals:
+def collect(
+    world: World, shape: Shape, report: dict[str, Any] | None, sheet: list[SheetRow]
+) -> Finals:
     """Read everything, with the workers stopped and the broker up."""
     settings = world.mill.settings
     topics = {topic.name: _records(read(settings, topic)) for topic in TOPICS}

@@ -244,6 +244,13 @@ def forget_the_limit() -> None:
     put_in(Pacer, "earliest_ms", lambda self, now_ms: now_ms)
 
 
+def forget_the_slots() -> None:
+    """The lane lets out every call that waits, whatever is under way."""
+    from rowmill.streams.core.pacing import Pacer
+
+    put_in(Pacer, "room", lambda self: True)
+
+
 BUGS = {
     "lose_rows": Bug(("INV1",), lose_rows),
     "count_wrongly": Bug(("INV2",), count_wrongly),
@@ -252,6 +259,7 @@ BUGS = {
     "mix_answers_up": Bug(("INV5",), mix_answers_up),
     "buy_anew_after_a_death": Bug(("INV9",), buy_anew_after_a_death),
     "forget_the_limit": Bug(("INV12", "INV13"), forget_the_limit),
+    "forget_the_slots": Bug(("INV14",), forget_the_slots),
     "forget_the_lease": Bug(("INV17", "INV8", "INV16"), forget_the_lease),
     "answer_before_it_is_durable": Bug(("INV19",), answer_before_it_is_durable),
     "commit_past_open_work": Bug(("INV20",), commit_past_open_work),

@@ -15,10 +15,11 @@ SHAPES = 4
 
 COLUMNS = ["first", "second", "third"]
 
-PACED_CALLS = 100
-PACED_CONCURRENCY = 20
-FREE_CONCURRENCY = 24
-BLIND_CONCURRENCY = 12
+PACED_CALLS = 8
+PACED_CONCURRENCY = 4
+FREE_CONCURRENCY = 8
+BLIND_CONCURRENCY = 4
+"""Less than the open rows would take, so that calls wait for permits and slots while faults come."""
 
 SPOILS = ("refused", "stored_500", "too_large", "endless", "deep", "secret")
 """How the provider answers the first question of some rows, each time: F34, F36 and F37."""

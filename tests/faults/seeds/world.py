@@ -58,6 +58,7 @@ class World:
         self.broker = TunedBroker(home)
         self.workers: dict[str, WorkerProcess] = {}
         self.frozen: set[str] = set()
+        self._cut: tuple[str, list[str]] | None = None
         self.memory_mb: dict[str, float] = {}
         self._planted = planted
         self._looked_s = 0.0
@@ -92,6 +93,20 @@ class World:
             program = (*PLANTED, self._planted)
             env["PYTHONPATH"] = str(ROOT)
         self.workers[name] = self.mill.worker(role, index, program=program, **env)
+        if name == BEHIND_PROXY and self._cut is not None:
+            self.note_cut(self._cut[0])
+
+    def note_cut(self, how: str) -> None:
+        """Say that the worker behind the proxy is cut off; so is one that is started meanwhile."""
+        by = self.by(BEHIND_PROXY)
+        self._cut = how, [*(self._cut[1] if self._cut else []), by]
+        self.note("cut", target=by, how=how)
+
+    def note_mended(self) -> None:
+        """Say that its way to the broker is open again."""
+        for by in self._cut[1] if self._cut else ():
+            self.note("mended", target=by)
+        self._cut = None
 
     def keep(self) -> None:
         """Start again whoever has ended; look at how much memory everybody takes."""

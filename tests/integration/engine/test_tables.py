@@ -77,8 +77,8 @@ def test_a_store_that_was_deleted_is_rebuilt_equal(settings: Settings, puppet: S
     again = puppet().ready()
     assert entries(again) == before
     # Every ownership is an epoch of its own.
-    assert worker.of("ready")[0]["epochs"]["0"] == 1
-    assert again.of("ready")[0]["epochs"]["0"] == 2
+    first = worker.of("ready")[0]["epochs"]["0"]
+    assert again.of("ready")[0]["epochs"]["0"] > first
 
 
 def test_a_late_record_of_a_former_epoch_does_not_win(settings: Settings, puppet: Start) -> None:

@@ -19,7 +19,7 @@ from rowmill.topics.catalogue import TOOL_REQUESTS, TopicDefinition
 from tests.simulation.kafka import GROUP, RECOVERY, Record, Way
 from tests.simulation.service import settle
 from tests.simulation.shape import SESSION_S
-from tests.simulation.tables import EPOCH_KEY, Owned, SimTable, epoch_record, last_epoch
+from tests.simulation.tables import EPOCH_KEY, SimTable, epoch_record, last_epoch
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -211,14 +211,14 @@ class SimApp:
     async def _take_over(self, share: set[int], generation: int) -> None:
         for partition in sorted(share):
             await asyncio.sleep(self.process.chance.choice((0.001, 0.05, 0.4)))
-            store = await self._asked(RECOVERY, partial(self._table.recovered, partition))
-            self._table.owned[partition] = Owned(store)
+            recovered = partial(self._table.recovered, partition)
+            self._table.owned[partition] = await self._asked(RECOVERY, recovered)
         await self._until_member()
         waiting = []
         for partition in sorted(share):
             last = last_epoch(self._table.owned[partition].store)
             self.epochs[partition] = next_epoch(last, generation)
-            value = epoch_record(self.instance)
+            value = epoch_record(self.instance, self._table.owned[partition].read_to)
             waiting.append(self._table.put(partition, EPOCH_KEY, value))
         await asyncio.gather(*waiting)
         await self._until_member()

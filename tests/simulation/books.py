@@ -15,16 +15,18 @@ from tests.history.events import History
 from tests.history.finals import Finals, TopicRecord
 from tests.history.invariant import Violation
 from tests.simulation.shape import RUNS, Shape
-from tests.simulation.tables import CHANGELOG
+from tests.simulation.tables import CHANGELOG, EPOCH_KEY
 
 Receipt = dict[str, Any]
 
 
 @dataclass
 class Book:
-    """The records of one receipt that count: those of a lower epoch than one before don't."""
+    """The records of one receipt that its owners wrote while they were it.
 
-    epoch: int = 0
+    What came late, after the next owner had read the log, that one never saw: it is nobody's.
+    """
+
     receipts: list[Receipt] = field(default_factory=list)
 
 
@@ -41,18 +43,22 @@ def violations(history: History, finals: Finals, shape: Shape) -> Iterator[Viola
 
 
 def _books(finals: Finals) -> dict[str, Book]:
-    """Return each receipt's book. A deletion begins it anew."""
-    books: dict[str, Book] = defaultdict(Book)
+    """Return each receipt's book; an empty receipt is a deletion."""
     assert finals.topics is not None
     records = finals.topics.get(CHANGELOG, [])
-    for record in sorted(records, key=lambda record: (record.partition, record.offset)):
-        if record.key is None or record.key.startswith("!"):
-            continue
-        book = books[record.key]
-        epoch = record.epoch or 0
-        if epoch >= book.epoch:
-            book.epoch = epoch
-            book.receipts.append(record.value["receipt"] if record.value else {})
+    reigns: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for record in records:
+        if record.key == EPOCH_KEY:
+            reigns[record.partition].append((record.epoch or 0, record.value["taken_from"]))
+    books: dict[str, Book] = defaultdict(Book)
+    for record in records:
+        unseen = any(
+            (record.epoch or 0) < epoch and record.offset >= begin
+            for epoch, begin in reigns[record.partition]
+        )
+        if record.key is not None and record.key != EPOCH_KEY and not unseen:
+            receipt = record.value["receipt"] if record.value else {}
+            books[record.key].receipts.append(receipt)
     return books
 
 
@@ -96,9 +102,7 @@ def _bought_twice(history: History, books: dict[str, Book], shape: Shape) -> Ite
         bought = {
             receipt["purchase"]: None
             for receipt in book.receipts
-            if receipt
-            and receipt["asker"]["run"] == RUNS[1]
-            and (key, receipt["purchase"]) in sent
+            if receipt and receipt["asker"]["run"] == RUNS[1] and (key, receipt["purchase"]) in sent
         }
         if len(bought) > 1 and not shape.stale_after_s:
             why = f"one forcing command bought it {len(bought)} times: {', '.join(bought)}"

@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 CHANGELOG = RECEIPTS_CHANGELOG.name
 EPOCH_KEY = "!epoch"
 
+Store = dict[str, tuple[int, bytes | None]]
+"""Of each key, the epoch and value that count."""
+
 
 class Owned:
-    """One partition: what is durable, and what is on its way."""
+    """One partition: what is durable, and what is on its way. `read_to`: the log's end at recovery."""
 
-    def __init__(self, store: dict[str, tuple[int, bytes | None]]) -> None:
+    def __init__(self, store: Store, read_to: int) -> None:
         self.store = store
+        self.read_to = read_to
         self.overlay: dict[str, tuple[object, bytes | None]] = {}
         self.open: dict[object, tuple[str, asyncio.Future[None]]] = {}
 
@@ -35,14 +39,15 @@ class SimTable:
         self._process = process
         self.owned: dict[int, Owned] = {}
 
-    def recovered(self, partition: int) -> dict[str, tuple[int, bytes | None]]:
+    def recovered(self, partition: int) -> Owned:
         """Return what a new owner finds: a record counts unless one of a higher epoch came before."""
-        store: dict[str, tuple[int, bytes | None]] = {}
-        for record in self._process.world.broker.log(CHANGELOG, partition):
+        store: Store = {}
+        log = self._process.world.broker.log(CHANGELOG, partition)
+        for record in log:
             known = store.get(record.key)
             if known is None or record.epoch >= known[0]:
                 store[record.key] = record.epoch, record.value
-        return store
+        return Owned(store, len(log))
 
     def get(self, partition: int, key: str) -> bytes | None:
         """Read an entry. Raises: NotOwned."""
@@ -102,9 +107,9 @@ class SimTable:
             future.set_result(None)
 
 
-def epoch_record(instance: str) -> bytes:
+def epoch_record(instance: str, read_to: int) -> bytes:
     """Return the value of an epoch's first record."""
-    return msgspec.json.encode({"instance": instance})
+    return msgspec.json.encode({"instance": instance, "taken_from": read_to})
 
 
 def last_epoch(store: dict[str, Any]) -> int:

@@ -108,7 +108,8 @@ class ProviderSpec(Spec):
     @property
     def host(self) -> str:
         """Host name in lower case, without scheme and port (part of the receipt key, R1)."""
-        return urlsplit(self.base_url).hostname or ""
+        # urlsplit leaves what stands after a "%" (a zone) as it is.
+        return (urlsplit(self.base_url).hostname or "").lower()
 
 
 class ToolSpec(Spec):

@@ -1,18 +1,17 @@
 """Bad input made quickly: a good one with a few bytes or one field changed, so that it comes far.
 
-Hypothesis draws one short byte string an example and everything follows from that: a third of a
-millisecond, where strategies of strategies take several. It shrinks well all the same: fewer bytes
-are fewer changes, smaller ones are places further ahead and the first tokens of the lists.
+Everything follows from one short byte string an input: a third of a millisecond, where strategies of
+strategies take several. It shrinks well all the same: fewer bytes are fewer changes, smaller ones are
+places further ahead and the first tokens of the lists.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from hypothesis import strategies as st
 from msgspec import Raw
 
 Path = tuple[str | int, ...]
@@ -53,25 +52,24 @@ ODD_VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 _CHANGE_BYTES = 5
-_DRAWN = st.binary(min_size=2 + _CHANGE_BYTES, max_size=2 + 4 * _CHANGE_BYTES)
 
 
-def changed_bytes(corpus: Sequence[bytes]) -> st.SearchStrategy[bytes]:
-    """Return good bytes with one to four places cut out and overwritten, or bytes of no kind."""
-    return _DRAWN.map(lambda drawn: _bytes_changed(corpus, drawn))
+def changed_bytes(corpus: Sequence[bytes]) -> Callable[[bytes], bytes]:
+    """Return what makes good bytes with one to four places cut out and overwritten, or bytes of no kind."""
+    return lambda drawn: _bytes_changed(corpus, drawn)
 
 
-def changed_records(corpus: Sequence[Plain]) -> st.SearchStrategy[Any]:
-    """Return good records with a field or two changed, or a JSON value of no kind.
+def changed_records(corpus: Sequence[Plain]) -> Callable[[bytes], Any]:
+    """Return what makes good records with a field or two changed, or a JSON value of no kind.
 
     A change sets a field to an odd value, or drops it.
     """
     places = [list(paths(plain)) for plain in corpus]
-    return _DRAWN.map(lambda drawn: _record_changed(corpus, places, drawn))
+    return lambda drawn: _record_changed(corpus, places, drawn)
 
 
-def changed_wire(corpus: Sequence[Plain]) -> st.SearchStrategy[tuple[int, bytes]]:
-    """Return what may stand in a topic, and the place in `corpus` of the record that it was.
+def changed_wire(corpus: Sequence[Plain]) -> Callable[[bytes], tuple[int, bytes]]:
+    """Return what makes what may stand in a topic, and the place in `corpus` of the record that it was.
 
     Three of four as `changed_records`, the others as `changed_bytes`.
     """
@@ -84,7 +82,7 @@ def changed_wire(corpus: Sequence[Plain]) -> st.SearchStrategy[tuple[int, bytes]
             return number, _bytes_changed(wires, drawn)
         return number, wire(_record_changed(corpus, places, drawn))
 
-    return _DRAWN.map(change)
+    return change
 
 
 def wire(value: Any) -> bytes:

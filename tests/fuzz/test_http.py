@@ -130,6 +130,7 @@ def test_whatever_a_play_declares_is_sent_or_refused(loop: Loop, drawn: Sequence
 
 @fuzzed
 @given(four(changed_bytes(URLS)), st.sampled_from(PATHS))
+@example([b"http://a%Zone/"], "/t")  # its receipts were not those of a%zone
 def test_any_base_url_is_refused_where_it_stands_or_can_be_sent_to(
     loop: Loop, urls: Sequence[bytes], path: str
 ) -> None:

@@ -122,7 +122,7 @@ class Rows:
         """Rows of both runs share their first questions, and some rows their second."""
         assert row.column is not None
         if row.column == 0:
-            return f"bad-{row.number}" if row.number % 13 == 12 else f"first-{row.number}"
+            return f"bad-{row.number}" if row.number % 5 == 4 else f"first-{row.number}"
         return f"second-{row.number % 5}" if row.column == 1 else f"blind-{row.run}-{row.number}"
 
     def _receipt(self, row: Row) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rowmill.streams.core.receipts import SENDS_ENDED_BY_DEATH_MAX, TOKENS_KEPT
+from tests.history.calls import Calls
 from tests.history.events import History
 from tests.history.finals import Finals, TopicRecord
 from tests.history.invariant import Violation
@@ -37,6 +38,7 @@ def violations(history: History, finals: Finals, shape: Shape) -> Iterator[Viola
         for receipt in book.receipts:
             yield from _ill_formed(key, receipt)
         yield from _overwritten(key, book)
+    yield from _failed_early(history)
     if shape.force is not None:
         yield from _bought_twice(history, books, shape)
         yield from _told_an_older_one(history, finals, books, shape)
@@ -91,6 +93,20 @@ def _overwritten(key: str, book: Book) -> Iterator[Violation]:
                 why = f"a completed record was overwritten: {completed} by {receipt}"
                 yield Violation("R6", f"receipt {key}", why)
         completed = receipt if receipt and receipt["state"] == "completed" else {}
+
+
+def _failed_early(history: History) -> Iterator[Violation]:
+    """A purchase fails once nobody sends it any more: a failure of an earlier send decides nothing."""
+    calls = history.view(Calls)
+    for kept in history.kind("kept"):
+        if kept["state"] != "failed":
+            continue
+        for send in calls.by_receipt.get(kept["receipt"], ()):
+            of_it = send.purchase == kept["purchase"] and send.at < kept["at"]
+            if of_it and send.open_at(kept["at"]) and calls.death(send, kept["at"]) is None:
+                why = f"failed by {kept['by']} while {send.by} was sending it"
+                proof = (*send.story, kept)
+                yield Violation("R6", f"receipt {kept['receipt']}", why, proof)
 
 
 def _bought_twice(history: History, books: dict[str, Book], shape: Shape) -> Iterator[Violation]:

@@ -116,6 +116,15 @@ ASKING = (
         ),
     ),
     Bug(
+        "a former owner's late failure ends a call that is sent again",
+        ("R6",),
+        of(
+            receipts,
+            "settle_late",
+            ('(receipt.state == "running" and same_lease)', "receipt.purchase"),
+        ),
+    ),
+    Bug(
         "a receipt that is parked keeps its lease",
         ("R3",),
         of(receipts, "park", ("lease=None", "lease=receipt.lease")),
@@ -156,12 +165,12 @@ PACING = (
 OWNERS = (
     Bug(
         "a foreign lease is not waited for",
-        ("INV8", "INV16"),
+        ("INV8",),
         of(Claims, "_outlast", ("if left_ms > 0:", "if False:")),
     ),
     Bug(
         "a former owner's renewals are not waited for",
-        ("INV8", "INV16"),
+        ("INV16",),
         of(Claims, "renewed", ("if call is not None and", "if False and")),
     ),
     Bug(

@@ -33,15 +33,19 @@ class SimLoop(AbstractEventLoop):  # type: ignore[misc]
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._number = 0
         self.failures: list[BaseException] = []
+        self.halted = False
 
     # --- what the world does -----------------------------------------------------------------------
 
     def run(self, most: int) -> None:
-        """Run ready callbacks, `most` of them at most; what they make ready runs too."""
+        """Run ready callbacks, `most` of them at most; what they make ready runs too.
+
+        Where one sets `halted`, it is the last.
+        """
         ready = self.ready
         events._set_running_loop(self)
         try:
-            while ready and most:
+            while ready and most and not self.halted:
                 most -= 1
                 handle = ready.popleft()
                 if not handle._cancelled:

@@ -15,8 +15,12 @@ from tests.simulation.world import World
 SPAN_MS = 60_000
 KINDS = {
     "kill": 5, "freeze": 4, "cut": 4, "lose answers": 2, "stop": 2, "broker down": 2,
-    "kill rows": 2, "storm": 2, "breakage": 2, "poison": 1, "clock": 2,
+    "kill rows": 2, "storm": 2, "breakage": 2, "poison": 1, "clock": 2, "slow": 3,
+    "trap": 4,
 }  # fmt: skip
+TRAPS = ("claimed", "running", "sent", "heard", "kept", "taken_over", "taken", "given_up", "told")
+"""Events after which a process is caught."""
+
 LENGTHS_MS = (200, 2_000, 6_000, 12_000, 25_000)
 
 
@@ -40,6 +44,7 @@ def plan(world: World, chance: random.Random) -> float:
 def heal_all(world: World) -> None:
     """Let everybody live, run and be heard."""
     world.calm = True
+    world.traps.clear()
     world.broker.down = False
     world.provider.mood = CALM
     for instance in sorted(world._clocks):
@@ -66,7 +71,7 @@ def _begin(world: World, kind: str, instance: str, length_ms: float) -> None:
 def _target(world: World, kind: str, instance: str) -> str:
     if kind in ("broker down",):
         return "kafka"
-    if kind in ("storm", "breakage", "poison"):
+    if kind in ("storm", "breakage", "poison", "slow"):
         return "provider"
     process = world.processes.get(instance)
     return process.by if process is not None else instance
@@ -86,9 +91,36 @@ def _freeze(world: World, instance: str) -> Callable[[], None]:
     return lambda: _thaw(world, process)
 
 
+def _trap(world: World, instance: str) -> Callable[[], None]:
+    """Kill or freeze it right after the next event of some kind, in the midst of its work."""
+    process = world.processes.get(instance)
+    if process is None:
+        return lambda: None
+    event = world.chance.choice(TRAPS)
+    kill = world.chance.random() < 0.3
+
+    def begin() -> None:
+        if kill:
+            world.kill_for_a_while(instance)
+        else:
+            _freeze(world, instance)
+
+    def spring() -> None:
+        process.loop.halted = True
+        world.at(world.now_ms, begin)
+
+    world.traps[process.by, event] = spring
+
+    def end() -> None:
+        world.traps.pop((process.by, event), None)
+        _thaw(world, process)
+
+    return end
+
+
 def _thaw(world: World, process: Process) -> None:
     if process.frozen and process.alive:
-        process.frozen = False
+        process.frozen = process.loop.halted = False
         world.note("runner-0", "thawed", target=process.by)
         if world.chance.random() < 0.5:  # its timers go off before it reads its sockets
             waiting = list(process.loop.ready)
@@ -183,6 +215,8 @@ _FAULTS: dict[str, Any] = {
     "kill rows": _kill_rows,
     "clock": _clock,
     "poison": _poison,
+    "trap": _trap,
+    "slow": _mood(latencies_ms=LATENCIES_MS[-3:]),
     "storm": _mood(storm=0.5),
     "breakage": _mood(reset_before=0.15, reset_after=0.15, busy=0.15, hang=0.1),
 }

@@ -82,7 +82,7 @@ class Service:
             never = Refused(
                 FailureKind.PERMANENT, "status 400", False, False, True, status_code=400
             )
-            self._reply(key, reply, 400, never)
+            self._reply(key, reply, 400, never, chance.choice(mood.latencies_ms))
         elif chance.random() < mood.storm:
             wait_ms = chance.choice((0, 1, 700, 5_000))
             self._reply(key, reply, 429, refused(429, booked=False, waits_ms=wait_ms))

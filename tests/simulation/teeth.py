@@ -59,12 +59,18 @@ class Change:
 
 
 class Bug:
-    """A planted bug. `breaks`: codes of which one must be reported; `changes`: all at once."""
+    """A planted bug. `breaks`: codes of which one must be reported; `changes`: all at once.
 
-    def __init__(self, name: str, breaks: tuple[str, ...], *changes: Change) -> None:
+    `seed`: one that found it before, tried first where it takes many.
+    """
+
+    def __init__(
+        self, name: str, breaks: tuple[str, ...], *changes: Change, seed: int | None = None
+    ) -> None:
         self.name = name
         self.breaks = breaks
         self.changes = changes
+        self.seed = seed
 
     @contextmanager
     def planted(self) -> Iterator[None]:

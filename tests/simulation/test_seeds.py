@@ -15,6 +15,9 @@ import pytest
 
 from tests.simulation.seeds import simulate
 
+# What a world's processes were at when it was over is collected, with nobody to run it.
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
 SEEDS = 60
 """Here only: the stage runs 10,000."""
 

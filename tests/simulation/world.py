@@ -39,6 +39,8 @@ class World:
         self.now_ms = 0.0
         self.events: list[Event] = []
         self.calm = False
+        self.traps: dict[tuple[str, str], Callable[[], None]] = {}
+        """By process and event: what happens right after it."""
         self._noted_ns = 0
         self.failures: list[BaseException] = []
         self._happenings: list[tuple[float, int, Callable[[], None]]] = []
@@ -70,6 +72,8 @@ class World:
         """Write the history. No two events have one time: their order would be anybody's guess."""
         self._noted_ns = max(round(self.now_ms * 1e6), self._noted_ns + 1)
         self.events.append({"at": self._noted_ns, "by": by, "event": event, **fields})
+        if self.traps and (trap := self.traps.pop((by, event), None)) is not None:
+            trap()
 
     # --- time ------------------------------------------------------------------------------------------
 

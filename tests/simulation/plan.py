@@ -18,10 +18,22 @@ KINDS = {
     "kill rows": 2, "storm": 2, "breakage": 2, "poison": 1, "clock": 2, "slow": 3,
     "trap": 4,
 }  # fmt: skip
-TRAPS = ("claimed", "running", "sent", "heard", "kept", "taken_over", "taken", "given_up", "told")
+TRAPS = (
+    "claimed",
+    "running",
+    "running",
+    "running",
+    "sent",
+    "heard",
+    "kept",
+    "taken_over",
+    "taken",
+    "given_up",
+    "told",
+)
 """Events after which a process is caught."""
 
-LENGTHS_MS = (200, 2_000, 6_000, 12_000, 25_000)
+LENGTHS_MS = (200, 2_000, 6_000, 12_000, 15_000, 25_000)
 
 
 def plan(world: World, chance: random.Random) -> float:

@@ -10,13 +10,13 @@ from typing import Any
 from tests.simulation.process import Process
 from tests.simulation.service import CALM, LATENCIES_MS, Mood
 from tests.simulation.shape import CLOCK_JUMPS_MS
-from tests.simulation.world import World
+from tests.simulation.world import ANYBODY, World
 
 SPAN_MS = 60_000
 KINDS = {
     "kill": 5, "freeze": 4, "cut": 4, "lose answers": 2, "stop": 2, "broker down": 2,
     "kill rows": 2, "storm": 2, "breakage": 2, "poison": 1, "clock": 2, "slow": 3,
-    "trap": 4,
+    "trap": 4, "back at takeover": 3,
 }  # fmt: skip
 TRAPS = (
     "claimed",
@@ -45,6 +45,8 @@ def plan(world: World, chance: random.Random) -> float:
     for kind in kinds:
         at_ms += 0 if chance.random() < 0.25 else chance.expovariate(len(kinds) / SPAN_MS)
         length_ms = chance.choice(LENGTHS_MS) * (0.5 + chance.random())
+        if kind == "back at takeover":
+            length_ms = LENGTHS_MS[-1] * 1.5
         instance = chance.choice(sorted(world.processes))
         world.at(at_ms, partial(_begin, world, kind, instance, length_ms))
         healed_ms = max(healed_ms, at_ms + length_ms)
@@ -128,6 +130,20 @@ def _trap(world: World, instance: str) -> Callable[[], None]:
         _thaw(world, process)
 
     return end
+
+
+def _back_at_takeover(world: World, instance: str) -> Callable[[], None]:
+    """Freeze it or cut it off until somebody takes over a call of it, and let it back just then."""
+    begin = _freeze if world.chance.random() < 0.5 else _cut
+    end = begin(world, instance)
+    place = (ANYBODY, "taken_over")
+    world.traps[place] = lambda: world.after(world.chance.choice((0, 5, 50, 500)), end)
+
+    def heal() -> None:
+        world.traps.pop(place, None)
+        end()
+
+    return heal
 
 
 def _thaw(world: World, process: Process) -> None:
@@ -228,6 +244,7 @@ _FAULTS: dict[str, Any] = {
     "clock": _clock,
     "poison": _poison,
     "trap": _trap,
+    "back at takeover": _back_at_takeover,
     "slow": _mood(latencies_ms=LATENCIES_MS[-3:]),
     "storm": _mood(storm=0.5),
     "breakage": _mood(reset_before=0.15, reset_after=0.15, busy=0.15, hang=0.1),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Reply = Callable[[Outcome], None]
-CONNECT_S = (0.0, 0.001, 0.03, 0.5)
+CONNECT_S = (0.0, 0.001, 0.001, 0.03, 0.5, 3.0)
 LATENCIES_MS = (20, 100, 400, 1_500, 6_000, 15_000)
 
 

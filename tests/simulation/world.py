@@ -15,6 +15,7 @@ from tests.simulation.process import Process
 from tests.simulation.service import Service
 from tests.simulation.shape import Shape
 
+ANYBODY = ""
 STEPS_MAX = 400_000
 CALLBACKS_MAX = 10_000
 EXPIRE_EVERY_MS = 1_000
@@ -40,7 +41,7 @@ class World:
         self.events: list[Event] = []
         self.calm = False
         self.traps: dict[tuple[str, str], Callable[[], None]] = {}
-        """By process and event: what happens right after it."""
+        """By process (or anybody) and event: what happens right after it."""
         self._noted_ns = 0
         self.failures: list[BaseException] = []
         self._happenings: list[tuple[float, int, Callable[[], None]]] = []
@@ -72,8 +73,10 @@ class World:
         """Write the history. No two events have one time: their order would be anybody's guess."""
         self._noted_ns = max(round(self.now_ms * 1e6), self._noted_ns + 1)
         self.events.append({"at": self._noted_ns, "by": by, "event": event, **fields})
-        if self.traps and (trap := self.traps.pop((by, event), None)) is not None:
-            trap()
+        if self.traps:
+            for place in ((by, event), (ANYBODY, event)):
+                if (trap := self.traps.pop(place, None)) is not None:
+                    trap()
 
     # --- time ------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """How many inputs each target gets: 20,000 in CI, more by hand: ROWMILL_TEST_FUZZ=1000000.
 
-Hypothesis and the setting up of a role cost more than most inputs, so an example is of four: they go
+Hypothesis and the setting up of a role cost more than most inputs, so an example is of eight: they go
 through the same door one after the other, as they would in a topic, and share the bounds of one.
 """
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 BY_CHANCE = os.environ.get("ROWMILL_TEST_FUZZ")
 INPUTS = int(BY_CHANCE or "20000")
-AT_ONCE = 4
+AT_ONCE = 8
 BYTES = (7, 22)
 """What an input is made of: its place in the corpus, and one to four changes."""
 
@@ -32,8 +32,8 @@ fuzzed = settings(
 )
 
 
-def four(change: Callable[[bytes], T]) -> st.SearchStrategy[tuple[T, ...]]:
-    """Return four inputs an example, each made by `change` of 7 to 22 bytes.
+def several(change: Callable[[bytes], T]) -> st.SearchStrategy[tuple[T, ...]]:
+    """Return eight inputs an example, each made by `change` of 7 to 22 bytes.
 
     Of 20,000 byte strings that Hypothesis draws itself 3,500 are different, as it tries what lies
     near; of as many that follow from numbers that it draws, all are. The former shrink.

@@ -123,7 +123,8 @@ def odd(drawn: bytes) -> Any:
         case 2:
             return drawn.decode("latin-1")
         case _:
-            return ODD_VALUES[number % len(ODD_VALUES)]
+            value = ODD_VALUES[number % len(ODD_VALUES)]
+            return copy.deepcopy(value) if isinstance(value, dict | list) else value
 
 
 _NO_KIND = 239

@@ -21,7 +21,7 @@ from rowmill.streams.ports import Send
 from rowmill.topics import codec
 from rowmill.topics.contracts import ReceiptEntry
 from tests.fuzz.bounds import bounded
-from tests.fuzz.examples import four, fuzzed
+from tests.fuzz.examples import fuzzed, several
 from tests.fuzz.mutations import ODD_TEXTS, ODD_VALUES, changed_bytes
 from tests.fuzz.records import PROVIDER, TOOL
 from tests.fuzz.strict_engine import Loop
@@ -95,7 +95,7 @@ def headers_of(drawn: bytes) -> dict[str, str]:
 
 
 @fuzzed
-@given(four(changed_bytes([*BODIES, *PACKED])), st.binary(min_size=4, max_size=10))
+@given(several(changed_bytes([*BODIES, *PACKED])), st.binary(min_size=4, max_size=10))
 @example([b'"\\ud800"', b"9" * 5_000, b"-" + b"9" * 4_200, b"[" * 60_000], b"\0\0\0\0")
 def test_any_answer_is_an_outcome(loop: Loop, bodies: Sequence[bytes], drawn: bytes) -> None:
     async def answer(body: bytes) -> None:
@@ -115,7 +115,7 @@ def test_any_answer_is_an_outcome(loop: Loop, bodies: Sequence[bytes], drawn: by
 
 
 @fuzzed
-@given(four(changed_bytes([text.encode() for text in WAITS])), st.sampled_from(HEADERS))
+@given(several(changed_bytes([text.encode() for text in WAITS])), st.sampled_from(HEADERS))
 def test_any_wait_is_a_bounded_number_or_none(texts: Sequence[bytes], name: str) -> None:
     def ask() -> None:
         for text in texts:

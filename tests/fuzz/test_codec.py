@@ -10,7 +10,7 @@ from rowmill.topics import codec
 from rowmill.topics.contracts import Contract, LaneRecord, RunRecord
 from rowmill.topics.views import LanesView, RunsView
 from tests.fuzz.bounds import bounded
-from tests.fuzz.examples import four, fuzzed
+from tests.fuzz.examples import fuzzed, several
 from tests.fuzz.mutations import changed_wire
 from tests.fuzz.records import ALL, RUN, plain
 
@@ -33,7 +33,7 @@ def check_words(error: Exception) -> None:
 
 
 @fuzzed
-@given(four(changed_wire([plain(record) for record in ALL])))
+@given(several(changed_wire([plain(record) for record in ALL])))
 @example([(RUN_PLACE, b"[" * 100_000)])  # RecursionError: one such record ended every worker
 @example([(RUN_PLACE, b'{"a":' * 100_000)])
 @example([(RUN_PLACE, b'{"schema_version":"%s"}' % (b"9" * 900_000))])  # its reason was as long

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rowmill.errors import InputError
 from rowmill.streams.adapters.csv import read_csv
 from tests.fuzz.bounds import bounded
-from tests.fuzz.examples import four, fuzzed
+from tests.fuzz.examples import fuzzed, several
 from tests.fuzz.mutations import changed_bytes
 
 GOOD = [
@@ -61,7 +61,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @fuzzed
-@given(four(changed_bytes(GOOD)), st.sampled_from(ENCODINGS))
+@given(several(changed_bytes(GOOD)), st.sampled_from(ENCODINGS))
 @example([b"id\n1\n"], "utf-16")  # UnicodeError: UTF-16 stream does not start with BOM
 @example([b"id\n1\n"], "base64")  # binascii.Error
 @example([b"id\n1\n"], "undefined")  # UnicodeError

@@ -12,7 +12,7 @@ from rowmill.streams.core.outcomes import Answered
 from rowmill.topics import codec
 from rowmill.topics.contracts import ReceiptEntry, RunRecord
 from tests.fuzz.bounds import bounded
-from tests.fuzz.examples import four, fuzzed
+from tests.fuzz.examples import fuzzed, several
 from tests.fuzz.mutations import changed_wire
 from tests.fuzz.records import ASK, ENTRIES, KEY, REQUESTS, RUN, plain
 from tests.fuzz.strict_engine import PARTITIONS, Loop, StrictApp, StrictTable, set_aside
@@ -85,7 +85,7 @@ async def take_in(values: Sequence[bytes], stored: bytes | None) -> None:
 
 
 @fuzzed
-@given(four(changed_wire([plain(record) for record in REQUESTS])))
+@given(several(changed_wire([plain(record) for record in REQUESTS])))
 def test_any_record_is_taken_in_or_set_aside(
     loop: Loop, drawn: Sequence[tuple[int, bytes]]
 ) -> None:
@@ -112,7 +112,7 @@ async def ask_of(values: Sequence[bytes]) -> None:
 
 
 @fuzzed
-@given(four(changed_wire([plain(RUN)])))
+@given(several(changed_wire([plain(RUN)])))
 def test_an_ask_of_an_odd_run_is_answered_or_waits(
     loop: Loop, drawn: Sequence[tuple[int, bytes]]
 ) -> None:

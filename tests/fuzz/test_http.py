@@ -17,7 +17,7 @@ from rowmill.streams.core.outcomes import Answered, Refused
 from rowmill.streams.ports import Send
 from tests.fuzz.bounds import bounded
 from tests.fuzz.canned import CannedProvider
-from tests.fuzz.examples import four, fuzzed
+from tests.fuzz.examples import fuzzed, several
 from tests.fuzz.mutations import ODD_TEXTS, changed_bytes, changed_records
 from tests.fuzz.records import PROVIDER, TOOL
 from tests.fuzz.strict_engine import Loop
@@ -58,7 +58,7 @@ def send_of(provider: ProviderSpec, tool: ToolSpec, question: Any) -> Send:
 
 
 @fuzzed
-@given(four(changed_bytes(ANSWERS)))
+@given(several(changed_bytes(ANSWERS)))
 @example([OK.replace(b"200 OK", b"200 \xff")])  # UnicodeEncodeError: dispatch ended, call was paid
 def test_whatever_a_server_writes_is_an_outcome(loop: Loop, answers: Sequence[bytes]) -> None:
     async def hear() -> None:
@@ -122,14 +122,14 @@ async def send(provider: CannedProvider, sent: Send) -> None:
 
 
 @fuzzed
-@given(four(changed_records(SPECS)))
+@given(several(changed_records(SPECS)))
 @example([{**SPECS[0], "provider": {**SPECS[0]["provider"], "headers": {"X": "a\r\nEvil: b"}}}])
 def test_whatever_a_play_declares_is_sent_or_refused(loop: Loop, drawn: Sequence[Any]) -> None:
     bounded(lambda: loop.run(lambda: send_all([declare(plain) for plain in drawn])))
 
 
 @fuzzed
-@given(four(changed_bytes(URLS)), st.sampled_from(PATHS))
+@given(several(changed_bytes(URLS)), st.sampled_from(PATHS))
 @example([b"http://a%Zone/"], "/t")  # its receipts were not those of a%zone
 def test_any_base_url_is_refused_where_it_stands_or_can_be_sent_to(
     loop: Loop, urls: Sequence[bytes], path: str

@@ -15,7 +15,7 @@ from pydantic import Field
 from rowmill.errors import PlayError
 from rowmill.plays.params import Params, bound_to
 from tests.fuzz.bounds import bounded
-from tests.fuzz.examples import four, fuzzed
+from tests.fuzz.examples import fuzzed, several
 from tests.fuzz.mutations import ODD_NUMBERS, ODD_TEXTS, TOKENS
 
 
@@ -86,7 +86,7 @@ def check_words(error: PlayError) -> None:
 
 
 @fuzzed
-@given(four(value_of))
+@given(several(value_of))
 @example([{"number": "nan"}])  # was recorded as null
 @example([{"text": "\udc80"}])  # UnicodeEncodeError when the run was recorded
 def test_any_value_is_taken_or_refused_by_name(drawn: Sequence[dict[str, str]]) -> None:

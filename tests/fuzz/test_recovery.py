@@ -15,7 +15,7 @@ from rowmill.streams.engine.tables import EPOCH_HEADER, EPOCH_KEY, EntryUnreadab
 from rowmill.streams.rows.entries import RowEntries, derive_counts
 from rowmill.topics import codec
 from tests.fuzz.bounds import bounded
-from tests.fuzz.examples import four, fuzzed
+from tests.fuzz.examples import fuzzed, several
 from tests.fuzz.mutations import ODD_TEXTS, changed_wire
 from tests.fuzz.records import ENTRIES, KEY, ROW, ROW_ENTRY, plain
 from tests.fuzz.strict_engine import StrictApp, StrictTable
@@ -101,7 +101,7 @@ def good_receipt() -> bytes:
 @fuzzed
 @given(
     st.binary(min_size=2, max_size=2),
-    four(changed_wire([plain(ROW_ENTRY), *map(plain, ENTRIES), {"epoch": 1, "instance": "x"}])),
+    several(changed_wire([plain(ROW_ENTRY), *map(plain, ENTRIES), {"epoch": 1, "instance": "x"}])),
 )
 @example(b"\0\0", [(0, GOOD)])  # no key: AttributeError, and the worker never started again
 @example(b"\x04\0", [(0, b"\xff")])  # a key that is not UTF-8

@@ -26,7 +26,7 @@ from rowmill.topics.catalogue import PROVIDER_RESULTS, ROWS_INPUT
 from rowmill.topics.contracts import LaneRecord, ProviderResult, RowInput, RunRecord
 from rowmill.topics.views import LanesView, RunsView
 from tests.fuzz.bounds import bounded
-from tests.fuzz.examples import four, fuzzed
+from tests.fuzz.examples import fuzzed, several
 from tests.fuzz.mutations import changed_records, changed_wire, wire
 from tests.fuzz.records import INPUT, RESULT, RUN, plain
 from tests.fuzz.role_loop import AgentApp
@@ -177,7 +177,7 @@ async def take_in(shelf: Shelf, *values: bytes) -> None:
 
 
 @fuzzed
-@given(four(changed_wire([plain(INPUT), plain(INPUT.model_copy(update={"row": None}))])))
+@given(several(changed_wire([plain(INPUT), plain(INPUT.model_copy(update={"row": None}))])))
 def test_any_input_row_is_run_or_set_aside(
     loop: Loop, shelf: Shelf, drawn: Sequence[tuple[int, bytes]]
 ) -> None:
@@ -214,7 +214,7 @@ def addressed(changed: Any, good: dict[str, Any]) -> Any:
 
 @fuzzed
 @given(
-    four(
+    several(
         changed_records(
             [
                 plain(RESULT),
@@ -245,7 +245,7 @@ async def learn(shelf: Shelf, *values: bytes) -> None:
 
 @fuzzed
 @given(
-    four(
+    several(
         changed_records([plain(RUN), plain(LaneRecord(tool="p.company", lane="p", partitions=[0]))])
     )
 )

@@ -18,7 +18,7 @@ from rowmill.streams.adapters.sheet.url import normal_url
 from rowmill.streams.ports import SheetUnusable
 from rowmill.topics.connection import client_options
 from tests.fuzz.bounds import bounded
-from tests.fuzz.examples import four, fuzzed
+from tests.fuzz.examples import fuzzed, several
 from tests.fuzz.mutations import ODD_NUMBERS, ODD_TEXTS, changed_bytes
 
 NAMES = tuple(Settings.model_fields)
@@ -95,7 +95,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @fuzzed
-@given(four(both))
+@given(several(both))
 @example([({"lease_s": "inf"}, b"")])  # OverflowError when a role starts
 @example([({"lease_s": "1e-9"}, b"")])  # a lease of 0 ms
 @example([({"session_timeout_s": "1e300"}, b"")])
@@ -120,7 +120,7 @@ SHEETS = [
 
 
 @fuzzed
-@given(four(changed_bytes(SHEETS)))
+@given(several(changed_bytes(SHEETS)))
 def test_any_sheet_url_is_a_file_or_a_sentence(urls: Sequence[bytes]) -> None:
     def look() -> None:
         for url in urls:

@@ -20,7 +20,7 @@ from rowmill.topics import codec
 from rowmill.topics.catalogue import ROWS_COMPLETED
 from rowmill.topics.contracts import RunRecord
 from tests.fuzz.bounds import bounded
-from tests.fuzz.examples import four, fuzzed
+from tests.fuzz.examples import fuzzed, several
 from tests.fuzz.mutations import changed_wire
 from tests.fuzz.records import ROW_DONE, plain
 from tests.fuzz.role_loop import AgentApp
@@ -141,7 +141,7 @@ async def take_in(bench: Bench, *values: bytes) -> None:
 
 
 @fuzzed
-@given(four(changed_wire([plain(ROW_DONE), plain(PATCH)])))
+@given(several(changed_wire([plain(ROW_DONE), plain(PATCH)])))
 def test_any_finished_row_is_written_or_set_aside(
     loop: Loop, bench: Bench, drawn: Sequence[tuple[int, bytes]]
 ) -> None:

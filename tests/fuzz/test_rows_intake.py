@@ -189,7 +189,7 @@ async def hear(shelf: Shelf, *odd: Any) -> None:
     """Ask for a row, hear odd answers, then the good one, then run another row."""
     desk = Desk(shelf)
     desk.tell_runs("run", "good")
-    row = await desk.feed(codec.encode(INPUT), 7)
+    row = await desk.feed(codec.encode(INPUT), 100)
     (asked,) = desk.app.produced["tool.requests"]
     good = plain(answer_to(asked))
     for offset, changed in enumerate(odd):

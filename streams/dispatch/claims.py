@@ -169,15 +169,15 @@ class Claims:
         durable.add_done_callback(lambda done: self._late_is_durable(done, call, settled, epoch))
 
     def forgotten(self, delivery: Delivery, wish: Forget) -> None:
-        """Delete a receipt that nobody is asking about; an open call is left alone.
+        """Delete a final receipt; an open one is left alone.
 
-        So is one that another process sends: without its receipt it would be bought again.
+        Whoever left it open may have sent it: without its receipt it would be bought again.
         """
         key = wish.receipt
         if self._waits_for_settling(key, delivery, lambda: self.forgotten(delivery, wish)):
             return
         stored = self._store.get(delivery.partition, key)
-        if key in self._open or (stored is not None and stored.state == "running"):
+        if key in self._open or not (stored is None or stored.final):
             log.warning("open_receipt_not_forgotten", receipt=key)
             delivery.ack()
             return

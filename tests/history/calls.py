@@ -22,6 +22,7 @@ class Lease:
     sent: Event | None = None
     heard: Event | None = None
     renewed: list[Event] = field(default_factory=list)
+    taken_over: Event | None = None
 
     def expires(self, at: int) -> int:
         """Return when it ends, as its holder knew at that time; EVER where it never was claimed."""
@@ -90,7 +91,7 @@ class Calls:
         self.partition_of: dict[str, int] = {}
         """Of each receipt."""
         self._lives = history.view(Lives)
-        for event in history.kind("claimed", "running", "renewed", "sent", "heard"):
+        for event in history.kind("claimed", "running", "renewed", "sent", "heard", "taken_over"):
             self._take(event)
 
     def _take(self, event: Event) -> None:
@@ -106,6 +107,8 @@ class Calls:
                 lease.running = event
             case "renewed":
                 lease.renewed.append(event)
+            case "taken_over":
+                lease.taken_over = event
             case "heard":
                 lease.heard = event
                 for send in reversed(self.by_key.get(event["key"], ())):
@@ -121,6 +124,17 @@ class Calls:
         self.by_key[key].append(send)
         self.by_receipt[receipt].append(send)
         self.by_lane[by, send.lane].append(send)
+
+    def death_before(self, send: Send, following: Send) -> Event | None:
+        """Return what proves that a send's owner counted as dead when it was sent again.
+
+        Who sends again has waited for that before it took the receipt over: what is heard or renewed
+        in between is too late.
+        """
+        decided = following.lease.claimed, send.lease.taken_over
+        times = [following.at, *(event["at"] for event in decided if event is not None)]
+        found = (self.death(send, at) for at in times if at <= following.at)
+        return next((event for event in found if event is not None), None)
 
     def death(self, send: Send, before: int) -> Event | None:
         """Return what proves that a send's owner counted as dead before that time.

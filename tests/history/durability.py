@@ -12,8 +12,8 @@ from tests.history.finals import Finals, TopicRecord
 from tests.history.invariant import Limits, Violation, invariant
 from tests.history.lives import Lives
 from tests.history.paying import in_order
+from tests.history.takeovers import RECEIPTS, settled_before
 
-RECEIPTS = "rowmill-dispatch-receipts-changelog"
 ROWS = "rowmill-rows-rows-changelog"
 COMPACTED = (RECEIPTS, ROWS, "runs", "lanes")
 
@@ -52,6 +52,7 @@ def _kept_before_told(history: History, finals: Finals) -> Iterator[Violation]:
     """A receipt may be durable without a `kept`: its owner died, or let its successor decide."""
     lives = history.view(Lives)
     stored = _completed_receipts(history, finals)
+    found = settled_before(finals)
     kept: set[str] = set()
     answered: dict[str, Event] = {}
     for event in history.kind("kept", "heard", "told"):
@@ -67,6 +68,8 @@ def _kept_before_told(history: History, finals: Finals) -> Iterator[Violation]:
                 # Whoever took the partition over may have read it there before its writer heard so.
                 said = stored.get(receipt, event["at"] + 1) <= event["at"]
                 durable = said or (durable and receipt in stored)
+                past = found.get((receipt, event["epoch"]), ())
+                durable = durable or any(state == "completed" for _, state in past)
             if not durable:
                 why = f"{event['by']} told row {event['row']} an answer that was not durable yet"
                 proof = (event,) if heard is None else (heard, event)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from tests.history.calls import Calls, Send
@@ -11,6 +11,7 @@ from tests.history.events import Event, History
 from tests.history.finals import Finals
 from tests.history.invariant import Limits, Violation, invariant
 from tests.history.lives import MS, Lives
+from tests.history.takeovers import Settled, settled_before
 
 REPEATS_AFTER_DEATH_MAX = 2
 """Three sends of a purchase may end in their sender's death (docs/receipts.md): two come after one."""
@@ -30,7 +31,7 @@ def repeats(history: History, finals: Finals, limits: Limits) -> Iterator[Violat
     kept = _sure_endings(history, limits)
     for key, sends in calls.by_key.items():
         yield from _repeated(calls, key, sends, kept)
-    yield from _bought_twice(history, calls, limits)
+    yield from _bought_twice(history, calls, settled_before(finals), limits)
     yield from _unannounced(history, calls)
 
 
@@ -47,7 +48,7 @@ def _repeated(
         elif former.heard is not None and not former.open_at(send.at):
             if former.heard["retryable"] or not former.heard["reached"]:
                 continue
-            death = calls.death(former, send.at)
+            death = calls.death_before(former, send)
             if death is None:
                 why = (
                     f"sent again by {send.by} although the send before it had ended as "
@@ -56,7 +57,7 @@ def _repeated(
                 yield _violation("INV7", key, why, proof)
             else:
                 deaths.append(death)
-        elif (death := calls.death(former, send.at)) is not None:
+        elif (death := calls.death_before(former, send)) is not None:
             deaths.append(death)
     if len(deaths) > REPEATS_AFTER_DEATH_MAX:
         why = f"sent again after {len(deaths)} deaths of its sender; the third ends it"
@@ -82,7 +83,12 @@ def _sure_endings(history: History, limits: Limits) -> dict[tuple[str, str], Eve
     return found
 
 
-def _bought_twice(history: History, calls: Calls, limits: Limits) -> Iterator[Violation]:
+def _bought_twice(
+    history: History,
+    calls: Calls,
+    found: Mapping[tuple[str, int], Sequence[Settled]],
+    limits: Limits,
+) -> Iterator[Violation]:
     """A second purchase of a question opens only after the first one failed."""
     endings = _grouped(history.kind("kept", "taken_over"), lambda event: event["receipt"])
     for receipt, claims in _openings(history, calls).items():
@@ -97,7 +103,13 @@ def _bought_twice(history: History, calls: Calls, limits: Limits) -> Iterator[Vi
                 for event in endings.get(receipt, ())
                 if event["purchase"] == former["purchase"] and event["at"] < claimed["at"]
             ]
-            if sends and not _may_buy_again(sends[-1], claimed, ended, history, limits):
+            states = {event["state"] for event in ended}
+            states |= {
+                state
+                for purchase, state in found.get((receipt, claimed["epoch"]), ())
+                if purchase == former["purchase"]
+            }
+            if sends and not _may_buy_again(sends[-1], claimed, states, history, limits):
                 why = (
                     f"bought a second time by {claimed['by']} although the first purchase had "
                     "not failed"
@@ -125,9 +137,8 @@ def _openings(history: History, calls: Calls) -> dict[str, list[Event]]:
 
 
 def _may_buy_again(
-    last: Send, claimed: Event, ended: list[Event], history: History, limits: Limits
+    last: Send, claimed: Event, states: set[str], history: History, limits: Limits
 ) -> bool:
-    states = [event["state"] for event in ended]
     if "failed" in states or (limits.asked_again and "completed" in states):
         return True
     if "completed" in states or last.heard is None or last.open_at(claimed["at"]):
@@ -166,7 +177,7 @@ def together(history: History, finals: Finals, limits: Limits) -> Iterator[Viola
     for key, sends in calls.by_key.items():
         for place, send in enumerate(sends[1:], start=1):
             for former in sends[:place]:
-                if former.open_at(send.at) and calls.death(former, send.at) is None:
+                if former.open_at(send.at) and calls.death_before(former, send) is None:
                     why = (
                         f"{send.by} sent while the send of {former.by} was under way, whose "
                         "sender had not died and whose lease was not lost by a fault"

@@ -49,6 +49,7 @@ class Rows:
     chance: random.Random
     shape: Shape
     rows: list[Row] = field(default_factory=list)
+    entered: int = 0
     _life: int = 0
 
     def __post_init__(self) -> None:
@@ -69,8 +70,8 @@ class Rows:
 
     @property
     def done(self) -> bool:
-        """Whether all have."""
-        return self.ended == len(self.rows)
+        """Whether all have, and that was noted."""
+        return self.entered == len(self.rows)
 
     def admit(self) -> None:
         """Give free slots to the next rows."""
@@ -112,8 +113,12 @@ class Rows:
         del self._open[row.run, row.id]
         ending = {"index": row.number, "status": row.status, "epoch": 1, "partition": 0}
         self._note("published", row, offset=self.ended, **ending)
-        self.world.after(1, lambda: self._note("entered", row, **ending))
+        self.world.after(1, lambda: self._enter(row, ending))
         self.admit()
+
+    def _enter(self, row: Row, ending: dict[str, Any]) -> None:
+        self._note("entered", row, **ending)
+        self.entered += 1
 
     def _columns(self, row: Row) -> int:
         return 3 if row.number % 4 == 0 else 2

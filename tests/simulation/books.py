@@ -23,19 +23,21 @@ Receipt = dict[str, Any]
 
 @dataclass
 class Book:
-    """The records of one receipt that its owners wrote while they were it.
+    """The records of one receipt; `in_time`: those that its owners wrote while they were it.
 
-    What came late, after the next owner had read the log, that one never saw: it is nobody's.
+    What came late, after the next owner had read the log, that one never saw. It counts for the owner
+    after that one, where nothing of the key was written in between.
     """
 
-    receipts: list[Receipt] = field(default_factory=list)
+    written: list[Receipt] = field(default_factory=list)
+    in_time: list[Receipt] = field(default_factory=list)
 
 
 def violations(history: History, finals: Finals, shape: Shape) -> Iterator[Violation]:
     """Yield what is wrong with the receipts of a world."""
     books = _books(finals)
     for key, book in books.items():
-        for receipt in book.receipts:
+        for receipt in book.written:
             yield from _ill_formed(key, receipt)
         yield from _overwritten(key, book)
     yield from _failed_early(history)
@@ -54,13 +56,15 @@ def _books(finals: Finals) -> dict[str, Book]:
             reigns[record.partition].append((record.epoch or 0, record.value["taken_from"]))
     books: dict[str, Book] = defaultdict(Book)
     for record in records:
-        unseen = any(
+        late = any(
             (record.epoch or 0) < epoch and record.offset >= begin
             for epoch, begin in reigns[record.partition]
         )
-        if record.key is not None and record.key != EPOCH_KEY and not unseen:
+        if record.key is not None and record.key != EPOCH_KEY:
             receipt = record.value["receipt"] if record.value else {}
-            books[record.key].receipts.append(receipt)
+            books[record.key].written.append(receipt)
+            if not late:
+                books[record.key].in_time.append(receipt)
     return books
 
 
@@ -86,7 +90,7 @@ def _ill_formed(key: str, receipt: Receipt) -> Iterator[Violation]:
 def _overwritten(key: str, book: Book) -> Iterator[Violation]:
     """A completed receipt stands until another purchase opens, or it is deleted."""
     completed: Receipt = {}
-    for receipt in book.receipts:
+    for receipt in book.in_time:
         if completed and receipt and receipt["purchase"] == completed["purchase"]:
             same = receipt["state"] == "completed" and receipt["output"] == completed["output"]
             if not same:
@@ -103,6 +107,8 @@ def _failed_early(history: History) -> Iterator[Violation]:
             continue
         for send in calls.by_receipt.get(kept["receipt"], ()):
             of_it = send.purchase == kept["purchase"] and send.at < kept["at"]
+            if send.event["epoch"] > kept["epoch"]:
+                continue  # what a former owner wrote is refused by its epoch
             if of_it and send.open_at(kept["at"]) and calls.death(send, kept["at"]) is None:
                 why = f"failed by {kept['by']} while {send.by} was sending it"
                 proof = (*send.story, kept)
@@ -117,7 +123,7 @@ def _bought_twice(history: History, books: dict[str, Book], shape: Shape) -> Ite
             return  # what is deleted is not remembered
         bought = {
             receipt["purchase"]: None
-            for receipt in book.receipts
+            for receipt in book.in_time
             if receipt and receipt["asker"]["run"] == RUNS[1] and (key, receipt["purchase"]) in sent
         }
         if len(bought) > 1 and not shape.stale_after_s:
@@ -136,7 +142,7 @@ def _told_an_older_one(
             continue
         if shape.force == "failed" and told["status"] != "failed":
             continue
-        receipts = [receipt for receipt in books[told["receipt"]].receipts if receipt]
+        receipts = [receipt for receipt in books[told["receipt"]].written if receipt]
         if not any(_of_command(receipt, told) for receipt in receipts):
             why = f"row {told['row']} of a forced run was told what its command did not buy: {told}"
             yield Violation("R2", f"receipt {told['receipt']}", why)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.history.durability import RECEIPTS
 from tests.history.finals import Finals, Rebuilt, TopicRecord
+from tests.history.takeovers import RECEIPTS
 from tests.unit.history.scenes import Scene, breaks, innocent
 
 RESULTS = "provider.results"
@@ -36,6 +36,29 @@ def told_by_the_successor_of_one_that_died_before_it_said_kept(scene: Scene) -> 
     scene.tell(2_010, "dispatch-2", epoch=2)
     value = {"receipt": {"state": "completed"}}
     scene.finals = Finals(topics={RECEIPTS: [TopicRecord(0, 5, "r1", value)]})
+
+
+@innocent
+def told_by_one_that_came_back_and_read_its_own_answer(scene: Scene) -> None:
+    """Its record arrived before it took the partition again; the broker's word for it came later."""
+    scene.start("dispatch-1")
+    scene.send(0)
+    scene.hear(10)
+    scene.note(15, "dispatch-1", "given_up", partitions=[0])
+    scene.note(20, "dispatch-1", "taken", partition=0, epoch=2)
+    scene.tell(25, epoch=2)
+    scene.note(30, "dispatch-1", "written", topic=RECEIPTS, partition=0, offset=5, key="r1")
+    scene.keep(30)
+    answer = TopicRecord(0, 5, "r1", {"receipt": {"state": "completed"}}, 1)
+    owner = TopicRecord(0, 6, "!epoch", {"epoch": 2, "instance": "dispatch-1"}, 2)
+    scene.finals = Finals(topics={RECEIPTS: [answer, owner]})
+
+
+@breaks("INV19", "receipt r1")
+def told_by_one_that_came_back_before_its_own_answer_was_there(scene: Scene) -> None:
+    told_by_one_that_came_back_and_read_its_own_answer(scene)
+    assert scene.finals.topics is not None
+    scene.finals.topics[RECEIPTS].reverse()
 
 
 @breaks("INV19", "receipt r1")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.history.finals import Finals, TopicRecord
+from tests.history.lives import MS
+from tests.history.takeovers import RECEIPTS
 from tests.unit.history.scenes import Scene, breaks, innocent
 
 # --- sent again -------------------------------------------------------------------------------------
@@ -77,6 +80,21 @@ def what_a_cut_off_owner_kept_too_late_does_not_count(scene: Scene) -> None:
 
 
 @innocent
+def renewed_and_answered_once_it_was_taken_over(scene: Scene) -> None:
+    scene.start("dispatch-1")
+    scene.send(0)
+    scene.note(7_000, "runner-1", "fault", kind="broker down", target="kafka")
+    scene.hear(15_000, outcome="permanent", status=400)
+    scene.start("dispatch-2", 20_100, epoch=2)
+    taken = {"receipt": "r1", "purchase": "p1", "lease": "l1", "state": "queued"}
+    scene.note(20_200, "dispatch-2", "taken_over", **taken)
+    scene.note(20_201, "runner-1", "healed", kind="broker down", target="kafka")
+    renewal = {"receipt": "r1", "lease": "l1", "expires": round(27_500 * MS)}
+    scene.note(20_202, "dispatch-1", "renewed", **renewal)
+    scene.send(20_300, "dispatch-2", lease="l2", epoch=2)
+
+
+@innocent
 def its_process_ended_by_itself_with_the_broker_away(scene: Scene) -> None:
     scene.start("dispatch-1", instance="i")
     scene.send(0)
@@ -127,6 +145,29 @@ def bought_again_after_it_was_completed(scene: Scene) -> None:
 def bought_again_because_it_was_forced(scene: Scene) -> None:
     bought_again_after_it_was_completed(scene)
     scene.limits = replace(scene.limits, asked_again=True)
+
+
+@innocent
+def bought_again_by_force_once_a_handed_over_answer_was_kept(scene: Scene) -> None:
+    """Who kept it died before it said so; its successor read it in the changelog."""
+    scene.limits = replace(scene.limits, asked_again=True)
+    scene.start("dispatch-1")
+    scene.send(0)
+    scene.start("dispatch-2", 20, epoch=2, instance="i")
+    scene.hear(30)
+    scene.note(40, "runner-1", "killed", target="dispatch-2")
+    scene.start("dispatch-3", 2_000, epoch=3, instance="i")
+    scene.send(2_010, "dispatch-3", purchase="p2", key="k2", lease="l2", epoch=3)
+    settled = {"receipt": {"purchase": "p1", "state": "completed"}}
+    owner = TopicRecord(0, 6, "!epoch", {"epoch": 3, "instance": "i"}, 3)
+    scene.finals = Finals(topics={RECEIPTS: [TopicRecord(0, 5, "r1", settled, 2), owner]})
+
+
+@breaks("INV7", "receipt r1")
+def bought_again_by_force_before_a_handed_over_answer_was_kept(scene: Scene) -> None:
+    bought_again_by_force_once_a_handed_over_answer_was_kept(scene)
+    assert scene.finals.topics is not None
+    scene.finals.topics[RECEIPTS].reverse()
 
 
 @innocent

@@ -9,18 +9,24 @@ import pytest
 _PLACES = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1")
 
 
+def libfaketime() -> Path | None:
+    """Return where libfaketime is, None where it is not installed."""
+    found = (path for place in _PLACES for path in Path("/").glob(place.lstrip("/")))
+    return next(found, None)
+
+
 class MovedClock:
     """A wall clock for children. `env` starts one with it; `move` moves it while they run."""
 
     def __init__(self, file: Path) -> None:
         """`file`: where the present offset stands. Skips where libfaketime is not installed."""
-        found = [path for place in _PLACES for path in Path("/").glob(place.lstrip("/"))]
-        if not found:
+        library = libfaketime()
+        if library is None:
             pytest.skip("needs libfaketime (Debian: apt-get install libfaketime)")
         self._file = file
         self.move(0)
         self.env = {
-            "LD_PRELOAD": str(found[0]),
+            "LD_PRELOAD": str(library),
             "FAKETIME_TIMESTAMP_FILE": str(file),
             # Seconds until it is looked at again; each time would slow a JVM down to a standstill.
             "FAKETIME_CACHE_DURATION": "1",

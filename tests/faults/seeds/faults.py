@@ -143,6 +143,14 @@ def lock_sheet(world: World, _: Any) -> Heal:
     return heal
 
 
+def move_clock(world: World, target: str) -> Heal:
+    """F30: one worker's wall clock is put forwards or back; it excuses nothing."""
+    if world.clock is None:
+        return lambda: None
+    world.clock.move(float(target.split()[-2]))
+    return lambda: world.clock.move(0) if world.clock else None
+
+
 def mood(**changes: float) -> Callable[[World, Any], Heal]:
     """F32-F35, F39: the provider behaves so for a while."""
 
@@ -161,6 +169,7 @@ def mood(**changes: float) -> Callable[[World, Any], Heal]:
 
 
 CALLERS = ("dispatch-0", "dispatch-1")
+CLOCKS = ("clock of dispatch-0 by +120 s", "clock of dispatch-0 by -30 s")
 WORKERS = (*CALLERS, "rows-0", "rows-1", "sink-0")
 
 FAULTS = (
@@ -176,6 +185,7 @@ FAULTS = (
     Fault("F17", "lose answers of Kafka", 2, (1, 9), cut, ("answers",), spoils_keys=True),
     Fault("F18", "resets every 2 s", 2, (3, 9), resets),
     Fault("F28", "lock the sheet", 2, (1, 8), lock_sheet),
+    Fault("F30", "move the", 2, (2, 12), move_clock, CLOCKS),
     Fault("F32", "provider hangs", 2, (1, 4), mood(hang=0.2), spoils_keys=True),
     Fault("F32", "one byte a second", 1, (1, 4), mood(trickle=0.2), spoils_keys=True),
     Fault("F33", "reset before booking", 2, (1, 4), mood(reset_before=0.3), spoils_keys=True),

@@ -77,6 +77,6 @@ def _place(one: Planned) -> str:
     code, target = one.fault.code, one.target
     if code in ("F16", "F17", "F18"):
         return "proxy"
-    if code == "F12":
-        return "broker"
+    if code in ("F12", "F30"):
+        return code
     return target or one.fault.kind

@@ -17,6 +17,7 @@ from rowmill.streams.adapters.history import history_of
 from rowmill.streams.ports import Note
 from tests.faults.seeds.provider import SeedProvider
 from tests.faults.seeds.shape import PLAY
+from tests.kit.clocks import MovedClock, libfaketime
 from tests.kit.mill import Mill
 from tests.kit.proxy import TunedBroker
 from tests.kit.workers import PROGRAM, WorkerProcess
@@ -38,6 +39,9 @@ SETTINGS: dict[str, Any] = {
 ROLES = (("rows", 2), ("dispatch", 2), ("sink", 1))
 BEHIND_PROXY = "dispatch-1"
 """The worker that reaches the broker through the proxy: it can be cut off alone."""
+
+CLOCK_MOVES = "dispatch-0"
+"""The worker whose wall clock can be moved, where libfaketime is installed."""
 
 PLANTED = ("-m", "tests.faults.seeds.planted")
 
@@ -62,6 +66,7 @@ class World:
         self.memory_mb: dict[str, float] = {}
         self._planted = planted
         self._looked_s = 0.0
+        self.clock: MovedClock | None = None
         self._mill: Mill | None = None
 
     @property
@@ -88,6 +93,8 @@ class World:
         name = f"{role}-{index}"
         if name == BEHIND_PROXY:
             env["ROWMILL_KAFKA"] = self.broker.behind_proxy
+        if name == CLOCK_MOVES and self.clock is not None:
+            env |= self.clock.env
         program: Sequence[str] = PROGRAM
         if self._planted is not None:
             program = (*PLANTED, self._planted)
@@ -136,6 +143,8 @@ class World:
 
     def __enter__(self) -> Self:
         (self.home / "plays").mkdir(parents=True)
+        if libfaketime() is not None:
+            self.clock = MovedClock(self.home / "clock")
         play = self.home / "plays" / "play.py"
         play.write_text(PLAY)
         self.provider.__enter__()

@@ -124,6 +124,57 @@ def buy_anew_after_a_death() -> None:
     put_in(receipts, "take_over", anew)
 
 
+def change_the_key_with_the_process() -> None:
+    """The idempotency key holds the pid: a takeover sends the purchase under another one."""
+    from rowmill.streams.core.identity import digest
+    from rowmill.streams.dispatch import caller, notes
+
+    def key(receipt: str, purchase: str) -> str:
+        return digest([receipt, purchase, os.getpid()])
+
+    put_in(caller, "idempotency_key", key)
+    put_in(notes, "idempotency_key", key)
+
+
+def share_keys() -> None:
+    """Some questions have one idempotency key."""
+    from rowmill.streams.core.identity import digest
+    from rowmill.streams.dispatch import caller, notes
+
+    def key(receipt: str, purchase: str) -> str:
+        return digest(["purchase", receipt[:1], purchase[:1]])
+
+    put_in(caller, "idempotency_key", key)
+    put_in(notes, "idempotency_key", key)
+
+
+def ask_twice_to_be_sure() -> None:
+    """Each call is sent once more after its answer."""
+    from rowmill.streams.adapters.http import HttpProvider
+
+    call = HttpProvider.call
+
+    async def twice(self: Any, send: Any) -> Any:
+        await call(self, send)
+        return await call(self, send)
+
+    put_in(HttpProvider, "call", twice)
+
+
+def ask_ahead() -> None:
+    """The last column's condition is looked at before the second column is worked out."""
+    from rowmill.streams.rows.runner import RowRunner
+
+    column_of = RowRunner._column
+
+    async def ahead(self: Any, column: Any, progress: Any, calls: Any, row: Any) -> Any:
+        if column.name == "second":
+            self._note("cell", run=row.run.run, row=row.row, column="third", status="skipped")
+        return await column_of(self, column, progress, calls, row)
+
+    put_in(RowRunner, "_column", ahead)
+
+
 def answer_before_it_is_durable() -> None:
     """Whoever writes a receipt is told at once that it is durable."""
     from rowmill.streams.dispatch.owner import ReceiptStore
@@ -257,7 +308,11 @@ BUGS = {
     "change_final_rows": Bug(("INV3",), change_final_rows),
     "give_up_early": Bug(("INV4",), give_up_early),
     "mix_answers_up": Bug(("INV5",), mix_answers_up),
-    "buy_anew_after_a_death": Bug(("INV9",), buy_anew_after_a_death),
+    "ask_ahead": Bug(("INV6",), ask_ahead),
+    "ask_twice_to_be_sure": Bug(("INV7",), ask_twice_to_be_sure),
+    "buy_anew_after_a_death": Bug(("INV7",), buy_anew_after_a_death),
+    "change_the_key_with_the_process": Bug(("INV9",), change_the_key_with_the_process),
+    "share_keys": Bug(("INV9",), share_keys),
     "forget_the_limit": Bug(("INV12", "INV13"), forget_the_limit),
     "forget_the_slots": Bug(("INV14",), forget_the_slots),
     "forget_the_lease": Bug(("INV17", "INV8", "INV16"), forget_the_lease),

@@ -93,4 +93,5 @@ def changelog(role: str, table: str) -> TopicDefinition:
 
 ROWS_CHANGELOG = changelog("rows", "rows")
 RECEIPTS_CHANGELOG = changelog("dispatch", "receipts")
-CHANGELOGS = (ROWS_CHANGELOG, RECEIPTS_CHANGELOG)
+PACING_CHANGELOG = changelog("dispatch", "pacing")
+CHANGELOGS = (ROWS_CHANGELOG, RECEIPTS_CHANGELOG, PACING_CHANGELOG)

@@ -13,10 +13,16 @@ lets ten permits gather that would all leave at once. So windows are counted a s
 leave, at the *door*: at any time, what left within a window and what has passed its door but not left
 yet are together at most `calls`. Passing adds one to the second, leaving moves it to the first, time
 only takes away: no window is exceeded by the times of leaving.
+
+What a lane has sent outlives its owner as `Carried`: a durable record says what left when, and how many
+more may leave before the next record (a *block* of permits, reserved before any of them is used). A
+new owner counts all of that as if the record had been written right before it took over; its clock and
+the former one's are not compared. That costs a part of one window at each change of owner, and a block.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import deque
 from collections.abc import Iterable
@@ -34,6 +40,13 @@ CLOCK_MS = 2
 RELEASE_JITTER_MS_MAX = 250
 """How far the end of a hold is spread, so that lanes held together do not return together (O14)."""
 
+BUCKET_PART = 16
+"""Carried sends whose ages differ by less than a 16th count as one moment, the youngest's."""
+
+CLOCKS_APART_MS_MAX = 300_000
+"""Wall clocks of two machines may differ by that much (F30 moves one by 2 minutes). What a daily quota
+carried grows older by the wall clock's time between record and takeover, less this."""
+
 RECENT_SENDS = 1_000
 """Sends remembered whatever the windows are, for windows that come later; 40 kB a lane."""
 
@@ -41,6 +54,19 @@ RECENT_SENDS = 1_000
 def arrival_spread_ms(per_ms: int) -> int:
     """Return by how much a window of `per_ms` is lengthened: 20 ms, 2 % of it at most."""
     return min(ARRIVAL_SPREAD_MS_MAX, math.floor(per_ms * ARRIVAL_SPREAD_PART))
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a lane's next owner must count. `sends`: (age_ms, calls) at `wall_ms`, youngest first.
+
+    `open`: calls that may have left since. `held_ms`: of a wait, what was left then.
+    """
+
+    sends: tuple[tuple[int, int], ...] = ()
+    open: int = 0
+    held_ms: int = 0
+    wall_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -76,6 +102,13 @@ class Window:
             return None
         return 0 if len(self.left_ms) < free else self.left_ms[-free] + self.per_ms + CLOCK_MS
 
+    def take_in(self, sends_ms: list[int]) -> None:
+        """Count sends of a former owner among ours. `sends_ms`: ascending."""
+        for times in (self.sent_ms, self.left_ms):
+            merged = heapq.merge(list(times), sends_ms)
+            times.clear()
+            times.extend(merged)
+
 
 class Pacer:
     """Counts a lane's sends in memory. All times: milliseconds of one monotonic clock."""
@@ -93,6 +126,7 @@ class Pacer:
         self._concurrency = concurrency
         self._in_flight = 0
         self._leaving = 0
+        self._permitted = 0
         self._held_until_ms = 0
         self._last_ms = 0
         self._recent_ms: deque[int] = deque(maxlen=RECENT_SENDS)
@@ -133,6 +167,7 @@ class Pacer:
         for window in self._windows:
             window.sent_ms.append(self._last_ms)
         self._in_flight += 1
+        self._permitted += 1
 
     def door_ms(self, now_ms: int) -> int | None:
         """Return when a send with a permit may leave: `now_ms` or later; None as `Window.door_ms`."""
@@ -151,6 +186,7 @@ class Pacer:
     def leave(self, now_ms: int) -> None:
         """It left."""
         self._leaving -= 1
+        self._permitted -= 1
         self._recent_left_ms.append(now_ms)
         for window in self._windows:
             window.left_ms.append(now_ms)
@@ -159,11 +195,17 @@ class Pacer:
         """It did not leave after all."""
         self._leaving -= 1
 
-    def record_end(self) -> None:
-        """A call ended. Raises: ValueError where none is in flight."""
+    def record_end(self, *, left: bool = True) -> None:
+        """A call ended. `left`: False where its permit was not used. Raises: ValueError without one."""
         if self._in_flight < 1:
             raise ValueError("no call is in flight")
         self._in_flight -= 1
+        if not left:
+            self._permitted -= 1
+
+    def occupy(self) -> None:
+        """A former owner's call may be under way: it takes a slot until `record_end`."""
+        self._in_flight += 1
 
     def hold_until(self, until_ms: int, chance: float = 0) -> None:
         """Let nothing leave before `until_ms` (a 429, Retry-After); a shorter hold changes nothing.
@@ -187,3 +229,44 @@ class Pacer:
             window.sent_ms.extend(known)
             window.left_ms.extend(left)
         self._windows, self._concurrency = fresh._windows, concurrency
+
+    @property
+    def burst(self) -> int | None:
+        """Calls that the smallest window admits at once; None without windows."""
+        return min((window.calls for window in self._windows), default=None)
+
+    def carried(self, now_ms: int, wall_ms: int, reserved: int) -> Carried:
+        """Return what the next owner must count, with `reserved` more permits that may be used."""
+        longest_ms = max((window.per_ms for window in self._windows), default=0)
+        left = max((self._recent_left_ms, *(window.left_ms for window in self._windows)), key=len)
+        ages = [age for at in reversed(left) if (age := max(0, now_ms - at)) <= longest_ms]
+        held_ms = max(0, self._held_until_ms - now_ms)
+        return Carried(_buckets(ages), max(0, self._permitted) + reserved, held_ms, wall_ms)
+
+    def inherit(self, carried: Carried, at_ms: int, wall_ms: int) -> None:
+        """Count what a former owner sent. `at_ms`, `wall_ms`: when this owner took over."""
+        apart_ms = max(0, wall_ms - carried.wall_ms - CLOCKS_APART_MS_MAX)
+        sends = [(at_ms, carried.open)]
+        sends += [(at_ms - age_ms - apart_ms, calls) for age_ms, calls in carried.sends]
+        longest = max((window.calls for window in self._windows), default=RECENT_SENDS)
+        times: deque[int] = deque(maxlen=max(longest, RECENT_SENDS))
+        for sent_ms, calls in sorted(sends):
+            times.extend([sent_ms] * min(calls, times.maxlen or 0))
+        for window in self._windows:
+            window.take_in(list(times))
+        for recent in (self._recent_ms, self._recent_left_ms):
+            merged = heapq.merge(list(recent), times)
+            recent.clear()
+            recent.extend(merged)
+        self._held_until_ms = max(self._held_until_ms, at_ms + carried.held_ms - apart_ms)
+
+
+def _buckets(ages_ms: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Gather ages, ascending, into (youngest age, calls)."""
+    found: list[tuple[int, int]] = []
+    for age in ages_ms:
+        if found and age - found[-1][0] <= found[-1][0] // BUCKET_PART:
+            found[-1] = found[-1][0], found[-1][1] + 1
+        else:
+            found.append((age, 1))
+    return tuple(found)

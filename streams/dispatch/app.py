@@ -22,10 +22,11 @@ from rowmill.streams.dispatch.expiry import Expiry
 from rowmill.streams.dispatch.lanes import Lanes
 from rowmill.streams.dispatch.notes import CallNotes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
+from rowmill.streams.dispatch.permits import Means, PacingStore
 from rowmill.streams.dispatch.requests import Requests
 from rowmill.streams.engine.app import RoleApp, role_app, run
 from rowmill.streams.ports import Clock, Provider
-from rowmill.topics.catalogue import DAY_MS, RECEIPTS_CHANGELOG, RUNS
+from rowmill.topics.catalogue import DAY_MS, PACING_CHANGELOG, RECEIPTS_CHANGELOG, RUNS
 from rowmill.topics.views import RunsView
 
 
@@ -75,13 +76,7 @@ class Dispatch:
             crash=app.fail,
             notes=notes,
         )
-        lanes = Lanes(
-            self._clock,
-            self._caller.send,
-            concurrency_default=settings.lane_concurrency,
-            share=lambda: len(self._recovered_ms) / settings.partitions,
-            gate=lambda: app.surely_member and not app.stopping,
-        )
+        lanes = self._lanes(ownership, new_id)
         answers = Answers(app)
         self._claims = Claims(store, lanes, answers, mail, ownership, self._clock, new_id, notes)
         self._caller.connect(self._claims, lanes)
@@ -95,6 +90,26 @@ class Dispatch:
         )
         self._reader: LogReader | None = None
         self._hook_in(app)
+
+    def _lanes(self, ownership: Ownership, new_id: Callable[[], str]) -> Lanes:
+        app, mail = self._app, self._mail
+        means = Means(
+            PacingStore(app.durable_table("pacing", PACING_CHANGELOG), ownership, new_id()),
+            ownership,
+            self._clock,
+            new_id,
+            lambda partition: mail.read_past(partition, new_id()),
+            app.note,
+            app.fail,
+        )
+        return Lanes(
+            self._clock,
+            self._caller.send,
+            concurrency_default=self._settings.lane_concurrency,
+            share=lambda: len(self._recovered_ms) / self._settings.partitions,
+            gate=lambda: app.surely_member and not app.stopping,
+            means=means,
+        )
 
     def _hook_in(self, app: RoleApp) -> None:
         app.on_partitions_ready.append(self._ready)

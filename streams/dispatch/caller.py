@@ -107,7 +107,7 @@ class Caller:
             log.exception("call_broke", receipt=call.receipt.key, tool=call.tool.id)
             self._crash(error)
         finally:
-            lane.ended()
+            lane.ended(left=call.left)
 
     async def _attempt(self, call: OpenCall, lane: Lane) -> _Next:
         """Send once, and make what came of it durable. Raises: NotOwned before the send."""
@@ -329,6 +329,7 @@ class Caller:
             return False
         if not departure.leave():
             return False
+        call.left = True
         self._notes.sent(call, heartbeat.lease)
         return True
 

@@ -49,7 +49,8 @@ class OpenCall:
     (run, row, call), so an older copy of the same request is replaced. `sending`: a send is under
     way. `later`: forced requests that may not share this purchase; each asks anew once it has ended.
     `first_sent_ms`: own monotonic clock at the purchase's first send, before this process may be;
-    None before it. `foreign_until_ms`: a former owner's lease lives at least that long.
+    None before it. `foreign_until_ms`: a former owner's lease lives at least that long. `permit`: the
+    block that its last attempt's permit is of; `left`: whether that attempt's request left.
     """
 
     receipt: Receipt
@@ -63,6 +64,8 @@ class OpenCall:
     later: list[Later] = field(default_factory=list)
     sending: bool = False
     foreign_until_ms: int = 0
+    permit: str = ""
+    left: bool = False
 
     def elapsed_ms(self, now_ms: int) -> int:
         """Return how long ago the purchase was first sent; 0 before that."""

@@ -295,7 +295,12 @@ class Claims:
         self._in_background(self._take_over(call))
 
     async def _take_over(self, call: OpenCall) -> None:
-        await self._outlast(call)
+        lane = self._lanes.of(call.provider)
+        lane.pacer.occupy()  # its former owner's request may be under way
+        try:
+            await self._outlast(call)
+        finally:
+            lane.ended(left=True)
         if not self.goes_on(call) or call.receipt.state != "running":
             return
         taken = receipts.take_over(

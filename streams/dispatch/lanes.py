@@ -12,6 +12,8 @@ from collections.abc import Callable
 from rowmill.plays.specs import ProviderSpec
 from rowmill.streams.core.pacing import Pacer
 from rowmill.streams.dispatch.calls import OpenCall
+from rowmill.streams.dispatch.permits import Means, Permits
+from rowmill.streams.engine.tables import NotOwned
 from rowmill.streams.ports import Clock
 
 GATE_MS = 100
@@ -59,10 +61,12 @@ class Lane:
         clock: Clock,
         send: Callable[[OpenCall], None],
         gate: Callable[[], bool],
+        means: Means,
     ) -> None:
         """`gate`: whether this process may use permits now (point 3 of the architecture)."""
         self.name = name
         self.pacer = pacer
+        self._permits = Permits(name, pacer, means, self.pump)
         self._clock = clock
         self._send = send
         self._gate = gate
@@ -77,14 +81,15 @@ class Lane:
         self._queue.append(call)
         self.pump()
 
-    def ended(self) -> None:
-        """A call gave its slot back."""
-        self.pacer.record_end()
+    def ended(self, *, left: bool) -> None:
+        """A call gave its slot back. `left`: whether it used its permit."""
+        self.pacer.record_end(left=left)
         self.pump()
 
     def hold(self, delay_ms: int, chance: float) -> None:
         """Let nothing leave for `delay_ms`: the provider asked for it (429, Retry-After)."""
         self.pacer.hold_until(self._clock.monotonic_ms() + delay_ms, chance)
+        self._permits.save()
 
     def depart(self) -> Departure | int:
         """Let a call with a permit pass the door, or say after how many ms it should try again."""
@@ -111,13 +116,24 @@ class Lane:
             if not self._gate():
                 self._come_back(GATE_MS)
                 return
+            if not self._permitted(self._queue[0]):
+                return
             now = self._clock.monotonic_ms()
             wait = self.pacer.earliest_ms(now) - now
             if wait > 0:
                 self._come_back(wait)
                 return
             self.pacer.record_send(now)
-            self._send(self._queue.popleft())
+            call = self._queue.popleft()
+            call.permit, call.left = self._permits.use(call.partition), False
+            self._send(call)
+
+    def _permitted(self, call: OpenCall) -> bool:
+        try:
+            return self._permits.ready(call.partition)
+        except NotOwned:
+            self._come_back(GATE_MS)
+            return False
 
     def _come_back(self, delay_ms: int) -> None:
         if self._timer is None:
@@ -139,6 +155,7 @@ class Lanes:
         concurrency_default: int,
         share: Callable[[], float],
         gate: Callable[[], bool],
+        means: Means,
     ) -> None:
         """`share`: this worker's part, 0 to 1, of lanes that span all partitions."""
         self._lanes: dict[str, Lane] = {}
@@ -149,6 +166,7 @@ class Lanes:
         self._concurrency_default = concurrency_default
         self._share = share
         self._gate = gate
+        self._means = means
 
     def __len__(self) -> int:
         """Calls queued in all lanes."""
@@ -162,7 +180,7 @@ class Lanes:
             return lane  # asked twice a call: working the policy out anew costs more than the queue
         self._declared[provider.id] = (provider, share)
         if lane is None:
-            lane = Lane(provider.id, Pacer(), self._clock, self._send, self._gate)
+            lane = Lane(provider.id, Pacer(), self._clock, self._send, self._gate, self._means)
             self._lanes[provider.id] = lane
         policy = self._policy(provider, share)
         if self._policies.get(provider.id) != policy:

@@ -41,6 +41,7 @@ class CallNotes:
                 key=_key(call.receipt),
                 lease=lease.id,
                 epoch=lease.epoch,
+                block=call.permit,
                 idempotent=call.tool.idempotent,
             )
 

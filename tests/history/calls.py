@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -38,10 +39,14 @@ class Lease:
         Its holder acts under it for 95 % of its length only: the rest is given away for clocks that do
         not run alike, so who waits for its end on another clock may come that much early.
         """
+        return self.claimed is not None and at >= self.over(at)
+
+    def over(self, at: int) -> float:
+        """Return when it is, as was known at that time."""
         if self.claimed is None:
-            return False
+            return EVER
         length = int(self.claimed["expires"]) - int(self.claimed["at"])
-        return at >= self.expires(at) - ALLOWANCE * length
+        return self.expires(at) - ALLOWANCE * length
 
 
 @dataclass(slots=True)
@@ -124,6 +129,11 @@ class Calls:
         self.by_key[key].append(send)
         self.by_receipt[receipt].append(send)
         self.by_lane[by, send.lane].append(send)
+
+    def of_lane(self, lane: str) -> list[Send]:
+        """Return what all processes sent in a lane, in order."""
+        of_all = (sends for (_, name), sends in self.by_lane.items() if name == lane)
+        return list(heapq.merge(*of_all, key=lambda send: send.at))
 
     def death_before(self, send: Send, following: Send) -> Event | None:
         """Return what proves that a send's owner counted as dead when it was sent again.

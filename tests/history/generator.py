@@ -213,7 +213,13 @@ class _Story:
         self.log.note(claimed, shift.by, "claimed", **told, **place)
         self._store(asked, shift, sent - 3 * MS, "running")
         self.log.note(sent - 2 * MS, shift.by, "running", receipt=asked.receipt, lease=lease)
-        self.log.note(sent, shift.by, "sent", **told, key=asked.key, idempotent=True)
+        block = f"b{lease}" if asked.lane == "paced" else ""
+        if block:
+            permits = {"lane": asked.lane, "block": block, "permits": 1, "until": 0}
+            place = {"partition": asked.partition, "epoch": shift.epoch}
+            self.log.note(claimed - 1, shift.by, "reserved", **permits, **place)
+        about = {"key": asked.key, "block": block, "idempotent": True}
+        self.log.note(sent, shift.by, "sent", **told, **about)
         body = {"tool": f"/{asked.column}", "digest": asked.receipt[:8]}
         self.log.note(sent + self.soon(2), "provider-1", "arrived", key=asked.key, **body)
         return claimed

@@ -1,7 +1,7 @@
-"""Pacing: rates, waits and open calls of a lane, as its owner kept them.
+"""Pacing: rates, waits, open calls and permits of a lane, whoever owns it.
 
-A lane is what one rate limits. What a lane's owner knows of it (sends, waits) is in memory until the
-pacing snapshots (issue 6), so each process is judged by itself.
+A lane is what one rate limits. One with windows lives in one partition, so it has one owner at a time,
+and what a former owner did counts for the next one.
 """
 
 from __future__ import annotations
@@ -9,29 +9,28 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from tests.history.calls import Calls
+from tests.history.calls import Calls, Send
 from tests.history.events import Event, History
 from tests.history.finals import Finals
 from tests.history.invariant import Limits, Violation, Window, invariant
-from tests.history.lives import MS
+from tests.history.lives import EVER, MS, Lives
 
 
 @invariant(
     "INV12",
-    """A rate such as "10 a second" holds for every stretch of a second, wherever it begins: no
-    process sends more within one, in each lane (what one rate limits). In a run without faults the
-    provider sees no more either, but for a slack of the way. Over a change of the lane's owner it
-    is not promised yet (issue 6).""",
+    """A rate such as "10 a second" holds for every stretch of a second, wherever it begins: no more is
+    sent within one, in each lane (what one rate limits), also where the lane changes its owner
+    meanwhile. In a run without faults the provider sees no more either, but for a slack of the way.""",
     speaks_of={"sent"},
     bounded_by={"windows"},
 )
 def windows(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
     """INV12."""
     calls = history.view(Calls)
-    for (by, lane), sends in calls.by_lane.items():
-        events = [send.event for send in sends]
-        for window in limits.windows.get(lane, ()):
-            yield from _above(events, window, f"lane {lane} of {by}", "sent", 0)
+    for lane, declared in limits.windows.items():
+        events = [send.event for send in calls.of_lane(lane)]
+        for window in declared:
+            yield from _above(events, window, f"lane {lane}", "sent", 0)
     if limits.has_faults or history.kind("fault", "frozen", "cut", "killed"):
         return
     for lane, arrived in _arrivals(history, calls).items():
@@ -81,53 +80,108 @@ def _arrivals(history: History, calls: Calls) -> dict[str, list[Event]]:
 @invariant(
     "INV13",
     """After a provider asked to wait (429, Retry-After), the process that heard it sends nothing in
-    that lane until the wait is over.""",
+    that lane until the wait is over; nor does another one, once the wait is durable.""",
     speaks_of={"held"},
 )
 def waits(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
     """INV13."""
     held: dict[tuple[str, str], Event] = {}
-    for event in history.kind("held", "sent"):
-        place = (event["by"], event["lane"])
-        wait = held.get(place)
-        if event["event"] == "held":
-            if wait is None or event["until"] > wait["until"]:
-                held[place] = event
-        elif wait is not None and wait["at"] < event["at"] < wait["until"]:
-            left_ms = (wait["until"] - event["at"]) / MS
-            why = f"sent {left_ms:,.3f} ms before the end of the wait that it had heard of"
-            yield Violation("INV13", f"lane {place[1]} of {place[0]}", why, (wait, event))
+    for event in history.kind("held", "reserved", "sent"):
+        lane = event["lane"]
+        if event["event"] == "sent":
+            for place in ((event["by"], lane), ("", lane)):
+                yield from _early(event, held.get(place))
+        elif event["event"] == "held":
+            _hold(held, (event["by"], lane), event)
+        elif event["until"]:
+            _hold(held, ("", lane), event)
+
+
+def _hold(held: dict[tuple[str, str], Event], place: tuple[str, str], event: Event) -> None:
+    known = held.get(place)
+    if known is None or event["until"] > known["until"]:
+        held[place] = event
+
+
+def _early(sent: Event, wait: Event | None) -> Iterator[Violation]:
+    if wait is not None and wait["at"] < sent["at"] < wait["until"]:
+        left_ms = (wait["until"] - sent["at"]) / MS
+        why = f"{sent['by']} sent {left_ms:,.3f} ms before the end of a wait that was known"
+        yield Violation("INV13", f"lane {sent['lane']}", why, (wait, sent))
 
 
 @invariant(
     "INV14",
-    """A process never has more calls under way in a lane than the lane's declared maximum. (Where
-    several processes share a lane, each has a part of the slots; their sum is not judged, since
-    parts are rounded up to one slot.)""",
+    """There are never more calls under way in a lane than its declared maximum, those of a former
+    owner included until they ended or their leases did. (Where a lane has no windows several
+    processes share it, each with a part of the slots; their sum is not judged, since parts are
+    rounded up to one slot.)""",
     speaks_of={"sent"},
     bounded_by={"concurrency"},
 )
 def open_calls(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
     """INV14."""
-    for (by, lane), sends in history.view(Calls).by_lane.items():
-        allowed = limits.concurrency.get(lane)
-        if allowed is None:
+    calls, lives = history.view(Calls), history.view(Lives)
+    for lane, allowed in limits.concurrency.items():
+        if lane in limits.windows:
+            yield from _too_many(f"lane {lane}", calls.of_lane(lane), allowed, lives)
             continue
-        under_way: dict[int, Event] = {}
-        changes = [(send.at, 1, number, send) for number, send in enumerate(sends)]
-        changes += [
-            (send.heard["at"], 0, number, send)
-            for number, send in enumerate(sends)
-            if send.heard is not None
-        ]
-        changes.sort(key=lambda change: change[:3])
-        for _, begins, number, send in changes:
-            if not begins:
-                under_way.pop(number, None)
-                continue
-            under_way[number] = send.event
-            if len(under_way) > allowed:
-                why = f"{len(under_way)} calls were under way; allowed are {allowed}"
-                shown = _edges(list(under_way.values()))
-                yield Violation("INV14", f"lane {lane} of {by}", why, shown)
-                break
+        for (by, name), sends in calls.by_lane.items():
+            if name == lane:
+                yield from _too_many(f"lane {lane} of {by}", sends, allowed, lives)
+
+
+def _too_many(
+    subject: str, sends: Sequence[Send], allowed: int, lives: Lives
+) -> Iterator[Violation]:
+    under_way: dict[int, Event] = {}
+    changes: list[tuple[float, int, int]] = []
+    changes += [(send.at, 1, number) for number, send in enumerate(sends)]
+    changes += [(_over(send, lives), 0, number) for number, send in enumerate(sends)]
+    for _, begins, number in sorted(changes):
+        if not begins:
+            under_way.pop(number, None)
+            continue
+        under_way[number] = sends[number].event
+        if len(under_way) > allowed:
+            why = f"{len(under_way)} calls were under way; allowed are {allowed}"
+            yield Violation("INV14", subject, why, _edges(list(under_way.values())))
+            return
+
+
+def _over(send: Send, lives: Lives) -> float:
+    """Return when a send had ended, its sender, or its lease."""
+    ends = [EVER if send.heard is None else send.heard["at"], send.lease.over(EVER)]
+    died = lives.death(send.by, send.at, EVER)
+    return min([*ends, EVER if died is None else died["at"]])
+
+
+@invariant(
+    "INV15",
+    """A call of a lane with windows leaves with a permit of a block that its sender had made durable
+    before; a block has so many calls as it has permits, and no two blocks are one.""",
+    speaks_of={"reserved"},
+    bounded_by={"windows"},
+)
+def permits(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
+    """INV15."""
+    blocks: dict[str, Event] = {}
+    used: dict[str, list[Event]] = defaultdict(list)
+    for event in history.kind("reserved", "sent"):
+        name, lane = event.get("block", ""), event["lane"]
+        if event["event"] == "reserved":
+            if name in blocks:
+                why = "was reserved a second time"
+                yield Violation("INV15", f"block {name}", why, (blocks[name], event))
+            blocks[name] = event
+            continue
+        if lane not in limits.windows:
+            continue
+        used[name].append(event)
+        block = blocks.get(name)
+        if block is None or block["by"] != event["by"] or block["lane"] != lane:
+            why = f"{event['by']} sent with a permit of block {name!r}, which it had not reserved"
+            yield Violation("INV15", f"lane {lane}", why, (event,))
+        elif len(used[name]) > block["permits"]:
+            why = f"{len(used[name])} calls left with its {block['permits']} permits"
+            yield Violation("INV15", f"block {name}", why, (block, *_edges(used[name])))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rowmill.streams.core.pacing import Pacer
+from rowmill.streams.core.pacing import Carried, Pacer
 
 Windows = list[tuple[int, int]]
 
@@ -96,3 +96,87 @@ def test_a_call_leaves_as_soon_as_every_window_lets_it(limits: Windows, calls: i
         now_ms = earliest_ms
         pacer.record_send(now_ms)
         sent_ms.append(now_ms)
+
+
+@dataclass(frozen=True)
+class Tenure:
+    """One owner: `sends` it wants, `pauses_ms` between them, `late_ms` from permit to leaving; it
+    reserves `block` permits at a time, and its last record may not have become durable."""
+
+    sends: int
+    pause_ms: int
+    late_ms: int
+    block: int
+    record_lost: bool
+    recovers_ms: int
+
+
+tenures = st.lists(
+    st.builds(
+        Tenure,
+        st.integers(0, 40),
+        st.integers(0, 700),
+        st.integers(0, 300),
+        st.integers(1, 8),
+        st.booleans(),
+        st.integers(0, 3_000),
+    ),
+    min_size=2,
+    max_size=6,
+)
+
+
+@pytest.mark.behaviour("G2")
+@settings(max_examples=1_000)
+@given(limits=windows.filter(bool), owners=tenures, base_ms=st.integers(0, 10**9))
+def test_no_window_is_exceeded_where_a_lane_changes_its_owner(
+    limits: Windows, owners: list[Tenure], base_ms: int
+) -> None:
+    """INV12 over takeovers. Each owner's monotonic clock counts from somewhere else."""
+    now_ms, left_ms, durable = 0, list[int](), Carried()
+    for number, owner in enumerate(owners):
+        base = base_ms * (number + 1)
+        pacer = Pacer(limits)
+        now_ms += owner.recovers_ms
+        pacer.inherit(durable, now_ms + base, wall_ms=0)
+        permits = 0
+        for _ in range(owner.sends):
+            now_ms += owner.pause_ms
+            if not permits:
+                permits = owner.block
+                durable = pacer.carried(now_ms + base, 0, permits)
+            permitted_ms = pacer.earliest_ms(now_ms + base)
+            pacer.record_send(permitted_ms)
+            permits -= 1
+            now_ms = permitted_ms - base + owner.late_ms
+            door_ms = pacer.door_ms(now_ms + base)
+            assert door_ms is not None
+            now_ms = door_ms - base
+            pacer.pass_door()
+            pacer.leave(now_ms + base)
+            left_ms.append(now_ms)
+        if not owner.record_lost:
+            durable = pacer.carried(now_ms + base, 0, permits)
+    assert_within(left_ms, limits)
+
+
+@pytest.mark.behaviour("G2")
+@given(
+    limits=windows.filter(bool),
+    ages=st.lists(st.integers(0, 90_000), max_size=60),
+    at_ms=st.integers(0, 10**6),
+)
+def test_a_record_makes_no_send_older_than_it_is(
+    limits: Windows, ages: list[int], at_ms: int
+) -> None:
+    """And none of a window is missing."""
+    pacer = Pacer(limits)
+    for age in sorted(ages, reverse=True):
+        pacer.record_send(at_ms - age)
+        pacer.pass_door()
+        pacer.leave(at_ms - age)
+    longest_ms = max(per_ms for _, per_ms in limits)
+    told = [age for age, calls in pacer.carried(at_ms, 0, 0).sends for _ in range(calls)]
+    known = sorted(age for age in ages if age <= longest_ms)
+    assert len(told) == len(known)
+    assert all(age - age // 16 - 1 <= said <= age for said, age in zip(told, known, strict=True))

@@ -51,7 +51,7 @@ class SimApp:
         self._told: set[int] = set()
         self._generation = 0
         self._heartbeat_ok_s = 0.0
-        self._table = SimTable(process)
+        self._tables: list[SimTable] = []
         self._trackers: dict[int, PartitionOffsets[Delivery]] = {}
         self._committed: dict[int, int] = {}
         self._assignment = 0
@@ -67,8 +67,9 @@ class SimApp:
     # --- what the role uses --------------------------------------------------------------------------
 
     def durable_table(self, name: str, definition: TopicDefinition, **_: Any) -> SimTable:
-        """Return the one table."""
-        return self._table
+        """Declare a table."""
+        self._tables.append(SimTable(process=self.process, changelog=definition.name))
+        return self._tables[-1]
 
     def produce(
         self,
@@ -211,15 +212,17 @@ class SimApp:
     async def _take_over(self, share: set[int], generation: int) -> None:
         for partition in sorted(share):
             await asyncio.sleep(self.process.chance.choice((0.001, 0.05, 0.4)))
-            recovered = partial(self._table.recovered, partition)
-            self._table.owned[partition] = await self._asked(RECOVERY, recovered)
+            for table in self._tables:
+                recovered = partial(table.recovered, partition)
+                table.owned[partition] = await self._asked(RECOVERY, recovered)
         await self._until_member()
         waiting = []
         for partition in sorted(share):
-            last = last_epoch(self._table.owned[partition].store)
+            last = max(last_epoch(table.owned[partition].store) for table in self._tables)
             self.epochs[partition] = next_epoch(last, generation)
-            value = epoch_record(self.instance, self._table.owned[partition].read_to)
-            waiting.append(self._table.put(partition, EPOCH_KEY, value))
+            for table in self._tables:
+                value = epoch_record(self.instance, table.owned[partition].read_to)
+                waiting.append(table.put(partition, EPOCH_KEY, value))
         await asyncio.gather(*waiting)
         await self._until_member()
         self._told = set(share)
@@ -269,7 +272,8 @@ class SimApp:
             for tracker in self._trackers.values():
                 tracker.close()
             self._trackers = {}
-            self._table.close()
+            for table in self._tables:
+                table.close()
             self.epochs = {}
 
     async def _settle(self) -> None:

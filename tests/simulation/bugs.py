@@ -11,6 +11,7 @@ from rowmill.streams.dispatch.calls import OpenCall
 from rowmill.streams.dispatch.claims import Claims
 from rowmill.streams.dispatch.lanes import Departure, Lane
 from rowmill.streams.dispatch.owner import Ownership
+from rowmill.streams.dispatch.permits import Permits
 from tests.simulation import app
 from tests.simulation.teeth import Bug, Change
 
@@ -159,6 +160,37 @@ PACING = (
         "a lane has always room",
         ("INV14",),
         of(pacing.Pacer, "room", ("return self._concurrency", "return True or self._concurrency")),
+    ),
+    Bug(
+        "a new owner counts nothing of what its lane has sent",
+        ("INV12",),
+        of(Permits, "_inherit", ("self._pacer.inherit(carried", "Pacer().inherit(carried")),
+    ),
+    Bug(
+        "a lane's record leaves out what may leave after it",
+        ("INV12",),
+        of(pacing.Pacer, "carried", ("max(0, self._permitted) + reserved", "0")),
+    ),
+    Bug(
+        "a wait is not made known to the next owner",
+        ("INV13",),
+        of(pacing.Pacer, "inherit", ("at_ms + carried.held_ms", "at_ms")),
+    ),
+    Bug(
+        "a former owner's calls have no slots",
+        ("INV14",),
+        of(Permits, "_inherit", ("means.read_past(partition)", "asyncio.sleep(0)")),
+        of(pacing.Pacer, "occupy", ("+= 1", "+= 0")),
+        of(Claims, "_take_over", ("lane.ended(left=True)", "pass")),
+    ),
+    Bug(
+        "permits are used before their block is durable",
+        ("INV15",),
+        of(
+            Permits,
+            "_reserve",
+            ("self._write(partition", "tenure.blocks.append(Block('x', 9)); self._write(partition"),
+        ),
     ),
 )
 

@@ -17,7 +17,9 @@ RUNS = ("run-a", "run-b")
 COLUMNS = ("first", "second", "blind")
 SESSION_S = 10.0
 TIMEOUT_S = 30.0
-PACED_MS = 1_000
+WINDOWS = ((2, 1_000), (5, 1_000), (8, 10_000))
+"""(calls, per_ms) of the paced lane. The last is longer than an owner's recovery takes."""
+
 DAY_S = 86_400
 CLOCK_JUMPS_MS = (-30_000, 120_000)
 """How far a wall clock is moved, at most, backwards and forwards."""
@@ -38,7 +40,7 @@ class Shape:
     rows: int = 10
     open_max: int = 6
     lease_s: int = 8
-    paced_calls: int = 5
+    window: tuple[int, int] = (5, 1_000)
     paced_open_max: int = 4
     free_open_max: int = 8
     key_lifetime_s: int = 120
@@ -57,7 +59,7 @@ class Shape:
             rows=chance.randint(4, 16),
             open_max=chance.choice((3, 6, 12, 32)),
             lease_s=chance.choice((8, 20)),
-            paced_calls=chance.choice((2, 5)),
+            window=chance.choice(WINDOWS),
             paced_open_max=chance.choice((2, 4)),
             free_open_max=chance.choice((4, 8)),
             key_lifetime_s=chance.choice((25, 120)),
@@ -82,7 +84,7 @@ class Shape:
         """
         jump_ms = 2 * max(CLOCK_JUMPS_MS) if self.jumps else 0
         return Limits(
-            windows={"paced": (Window(self.paced_calls, PACED_MS),)},
+            windows={"paced": (Window(*self.window),)},
             concurrency={"paced": self.paced_open_max, "free": self.free_open_max},
             lease_ms=self.lease_s * 1000,
             session_ms=round(SESSION_S * 1000),
@@ -97,7 +99,7 @@ class Shape:
     def run_records(self) -> list[tuple[str, bytes]]:
         """Return what the topic `runs` holds."""
         return _run_records(
-            self.paced_calls, self.paced_open_max, self.free_open_max, self.key_lifetime_s
+            self.window, self.paced_open_max, self.free_open_max, self.key_lifetime_s
         )
 
 
@@ -129,10 +131,10 @@ TOOL_OF = {"first": "free.first", "second": "paced.second", "blind": "free.blind
 
 @lru_cache
 def _run_records(
-    paced_calls: int, paced_open_max: int, free_open_max: int, key_lifetime_s: int
+    window: tuple[int, int], paced_open_max: int, free_open_max: int, key_lifetime_s: int
 ) -> list[tuple[str, bytes]]:
     retry = RetryPolicy(attempts=8, backoff_s=0.2, backoff_s_max=4, deadline_s=300)
-    rate = Rate(calls=paced_calls, per_s=PACED_MS / 1000)
+    rate = Rate(calls=window[0], per_s=window[1] / 1000)
     providers = [
         ProviderSpec(
             id="paced", base_url="http://p.test", limits=(rate,), concurrency=paced_open_max,

@@ -33,16 +33,17 @@ class Owned:
 
 
 class SimTable:
-    """The table `receipts` of one process."""
+    """A table of one process. `changelog`: its topic."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, changelog: str) -> None:
         self._process = process
+        self.changelog = changelog
         self.owned: dict[int, Owned] = {}
 
     def recovered(self, partition: int) -> Owned:
         """Return what a new owner finds: a record counts unless one of a higher epoch came before."""
         store: Store = {}
-        log = self._process.world.broker.log(CHANGELOG, partition)
+        log = self._process.world.broker.log(self.changelog, partition)
         for record in log:
             known = store.get(record.key)
             if known is None or record.epoch >= known[0]:
@@ -79,13 +80,13 @@ class SimTable:
         for partition, one in owned.items():
             for _, future in one.open.values():
                 if not future.done():
-                    future.set_exception(NotOwned("receipts", partition))
+                    future.set_exception(NotOwned(self.changelog, partition))
                     future.exception()
 
     def _owned(self, partition: int) -> Owned:
         found = self.owned.get(partition)
         if found is None:
-            raise NotOwned("receipts", partition)
+            raise NotOwned(self.changelog, partition)
         return found
 
     def _write(self, partition: int, key: str, value: bytes | None) -> asyncio.Future[None]:
@@ -94,7 +95,7 @@ class SimTable:
         future: asyncio.Future[None] = self._process.loop.create_future()
         owned.overlay[key] = write, value
         owned.open[write] = key, future
-        ack = app.enqueue(CHANGELOG, partition, Record(key, value, epoch))
+        ack = app.enqueue(self.changelog, partition, Record(key, value, epoch))
         ack.add_done_callback(lambda _: self._acknowledged(owned, write, value, epoch))
         return future
 

@@ -2,6 +2,7 @@
 
 from rowmill.topics.contracts.base import Contract
 from rowmill.topics.contracts.calls import CallError, ProviderResult, ToolRequest
+from rowmill.topics.contracts.pacing import LaneEntry
 from rowmill.topics.contracts.receipts import (
     Barrier,
     Forget,
@@ -28,6 +29,7 @@ __all__ = [
     "DatasetEvent",
     "DeadLetter",
     "Forget",
+    "LaneEntry",
     "LaneRecord",
     "PlayReference",
     "ProviderResult",

@@ -1,9 +1,8 @@
-"""Scenes of paying and pacing: repeats, keys, windows, waits, open calls."""
+"""Scenes of paying: repeats, keys, what is bought twice."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tests.history.finals import Finals, TopicRecord
 from tests.history.lives import MS
@@ -281,59 +280,3 @@ def what_did_not_reach_the_provider_begins_no_keys_life(scene: Scene) -> None:
     scene.send(0)
     scene.hear(30, outcome="unreachable", retryable=True, reached=False, maybe_booked=False)
     scene.send(60_001, lease="l2")
-
-
-# --- pacing -----------------------------------------------------------------------------------------
-
-
-def _paced(scene: Scene, *times_ms: float, by: str = "dispatch-1", hears: bool = True) -> None:
-    for at_ms in times_ms:
-        name = f"{by}-{at_ms}"
-        names: dict[str, Any] = {"receipt": f"r{name}", "key": f"k{name}", "lease": f"l{name}"}
-        scene.send(at_ms, by, lane="paced", **names)
-        if hears:
-            scene.hear(at_ms + 10, by, **names)
-
-
-@innocent
-def two_in_any_second(scene: Scene) -> None:
-    _paced(scene, 0, 900, 1_000, 1_900, 2_000)
-
-
-@innocent
-def another_process_has_windows_of_its_own(scene: Scene) -> None:
-    _paced(scene, 0, 900)
-    _paced(scene, 950, 980, by="dispatch-2")
-
-
-@breaks("INV12", "lane paced of dispatch-1")
-def three_across_the_edge_of_a_second(scene: Scene) -> None:
-    _paced(scene, 0, 900, 999.9)
-
-
-@breaks("INV12", "lane paced")
-def three_seen_by_the_provider_in_a_calm_run(scene: Scene) -> None:
-    scene.limits = replace(scene.limits, has_faults=False)
-    _paced(scene, 0, 500, 1_000)
-    for sent_ms, at_ms in ((0, 600), (500, 650), (1_000, 1_001)):
-        told = {"key": f"kdispatch-1-{sent_ms}", "tool": "/t", "digest": "d"}
-        scene.note(at_ms, "provider-1", "arrived", **told)
-
-
-@innocent
-def nothing_leaves_during_a_wait(scene: Scene) -> None:
-    _paced(scene, 0)
-    scene.note(20, "dispatch-1", "held", lane="paced", until=2_000_000_000)
-    _paced(scene, 2_000)
-
-
-@breaks("INV13", "lane paced of dispatch-1")
-def sent_during_a_wait(scene: Scene) -> None:
-    scene.note(-1, "dispatch-1", "held", lane="paced", until=1_000_000_000)
-    scene.note(-0.5, "dispatch-1", "held", lane="paced", until=500_000_000)
-    _paced(scene, 999)
-
-
-@breaks("INV14", "lane paced of dispatch-1")
-def three_calls_open_of_two(scene: Scene) -> None:
-    _paced(scene, 0, 2_000, 4_000, hears=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from rowmill.streams.dispatch.claims import Claims
 from rowmill.streams.dispatch.lanes import Lanes
 from rowmill.streams.dispatch.notes import CallNotes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
+from rowmill.streams.dispatch.permits import Means, PacingStore
 from rowmill.streams.dispatch.requests import Requests
 from rowmill.streams.ports import NotSent, Send
 from rowmill.topics import codec
@@ -103,7 +105,7 @@ class Role:
             new_id=self.new_id, chance=lambda: 0.5, crash=self.app.fail, notes=notes,
         )  # fmt: skip
         self.lanes = Lanes(self.clock, caller.send, concurrency_default=32, share=lambda: 1.0,
-            gate=lambda: self.gate_open,
+            gate=lambda: self.gate_open, means=self.means(own),
         )  # fmt: skip
         answers = Answers(self.app)
         own_clock, new_id = self.clock, self.new_id
@@ -114,6 +116,17 @@ class Role:
         self.requests = Requests(self.app, self.runs, self.claims, answers, mail, partitions=8)
         self.record = run_record([provider], [tool])
         self.runs.apply("run", codec.encode(self.record), 0)
+
+    def means(self, own: Ownership) -> Means:
+        self.pacing = FakeTable(self.app)
+        blocks = itertools.count()
+
+        async def read_past(partition: int) -> None:
+            await asyncio.sleep(0)
+
+        store = PacingStore(cast(Any, self.pacing), own, own.instance)
+        new_id = lambda: f"b{next(blocks)}"
+        return Means(store, own, self.clock, new_id, read_past, self.note, self.app.fail)
 
     def note(self, event: str, **fields: Any) -> None:
         self.events.append({"event": event, **fields})

@@ -328,6 +328,15 @@ def release(receipt: Receipt) -> Receipt:
     return replace(receipt, state="queued", lease=None)
 
 
+def usable_key_ms(key_lifetime_ms: int) -> int:
+    """Return for how long after its first send a key is used: 95 % of its lifetime.
+
+    The rest is given away for clocks: the age of a key outlives its sender on the wall clock only, and
+    who takes its call over has another one (tests/simulation, seed 87140: 38 ms too late).
+    """
+    return key_lifetime_ms * 95 // 100
+
+
 def take_over(
     receipt: Receipt, *, idempotent: bool, key_lifetime_ms: int, now_wall_ms: int
 ) -> Receipt:
@@ -345,7 +354,7 @@ def take_over(
     reason = None
     if not idempotent:
         reason = "the worker died while the call was open, and this tool has no idempotency"
-    elif age_ms >= key_lifetime_ms:
+    elif age_ms >= usable_key_ms(key_lifetime_ms):
         reason = "the worker died while the call was open, and its idempotency key is too old"
     elif died.deaths >= SENDS_ENDED_BY_DEATH_MAX:
         reason = "worker died three times"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowmill.plays.specs import ProviderSpec, ToolSpec
-from rowmill.streams.core.receipts import Asker, Receipt
+from rowmill.streams.core.receipts import Asker, Receipt, usable_key_ms
 from rowmill.streams.engine.delivery import Delivery
 from rowmill.topics.contracts import ToolRequest
 
@@ -73,7 +73,7 @@ class OpenCall:
 
     def key_is_old(self, now_ms: int) -> bool:
         """True where the provider may honour the key of an earlier send no longer (Q7)."""
-        lifetime_ms = self.tool.key_lifetime_s * 1000
+        lifetime_ms = usable_key_ms(round(self.tool.key_lifetime_s * 1000))
         sent = self.tool.idempotent and self.receipt.sends > 0
         return sent and self.elapsed_ms(now_ms) >= lifetime_ms
 

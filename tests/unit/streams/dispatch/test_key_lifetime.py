@@ -14,6 +14,8 @@ from tests.kit.until import until
 from tests.unit.streams.dispatch.role import TOOL, Role, leave_running
 
 LIFETIME_S = 60
+USABLE_S = 57
+"""5 % are given away: who takes a call over has another wall clock."""
 
 pytestmark = pytest.mark.behaviour("Q7")
 
@@ -31,7 +33,7 @@ def role_that_finds(reached: bool, *, sent_before_s: float, idempotent: bool = T
 
 
 async def test_a_parked_call_is_not_sent_again_once_its_key_is_too_old() -> None:
-    role = role_that_finds(True, sent_before_s=LIFETIME_S)
+    role = role_that_finds(True, sent_before_s=USABLE_S)
     role.ask()
     await settle(20)
     assert role.provider.sends == []
@@ -41,7 +43,7 @@ async def test_a_parked_call_is_not_sent_again_once_its_key_is_too_old() -> None
 
 
 async def test_a_parked_call_is_sent_again_while_its_key_counts() -> None:
-    role = role_that_finds(True, sent_before_s=LIFETIME_S - 1)
+    role = role_that_finds(True, sent_before_s=USABLE_S - 0.001)
     role.ask()
     await settle(20)
     assert len(role.provider.sends) == 1

@@ -102,7 +102,7 @@ class Settings(BaseSettings):
     )
     drain_s: Seconds = Field(900, description="Longest wait for open calls at a planned stop.")
     lane_concurrency: Whole = Field(
-        32, description="Calls in flight of a provider that declares no concurrency."
+        32, description="Calls in flight that a lane begins with, where none are declared."
     )
 
     chunk_rows: Whole = Field(500, description="Rows of one sheet transaction.")

@@ -78,5 +78,10 @@ class Refused:
     waits: bool = False
     latency_ms: float = 0
 
+    @property
+    def slows(self) -> bool:
+        """True for what says that less at a time would be better: a wait, or no answer in time."""
+        return self.waits or (self.retryable and self.reached and self.status_code is None)
+
 
 Outcome = Answered | Refused

@@ -116,14 +116,16 @@ class Pacer:
     def __init__(
         self, windows: Iterable[tuple[int, int]] = (), concurrency: int | None = None
     ) -> None:
-        """`windows`: (calls, per_ms) each; `concurrency`: calls in flight, None for no bound.
+        """`windows`: (calls, per_ms) each; `concurrency`: calls in flight, None for no bound. `slots`:
+        how many of them are worth having now (`core.concurrency`); another limit resets them.
+
 
         Raises: ValueError for a number below 1.
         """
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, got {concurrency}")
         self._windows = [Window(calls, per_ms) for calls, per_ms in windows]
-        self._concurrency = concurrency
+        self.slots = concurrency
         self._in_flight = 0
         self._leaving = 0
         self._permitted = 0
@@ -151,7 +153,7 @@ class Pacer:
 
     def room(self) -> bool:
         """Say whether another call may be in flight."""
-        return self._concurrency is None or self._in_flight < self._concurrency
+        return self.slots is None or self._in_flight < self.slots
 
     def may_send(self, now_ms: int) -> bool:
         """Say whether a call may leave now, by windows, holds and concurrency."""
@@ -228,7 +230,13 @@ class Pacer:
         for window in fresh._windows:
             window.sent_ms.extend(known)
             window.left_ms.extend(left)
-        self._windows, self._concurrency = fresh._windows, concurrency
+        self._windows, self.slots = fresh._windows, concurrency
+
+    @property
+    def rate_per_s(self) -> float | None:
+        """Calls a second that the strictest window admits for long; None without windows."""
+        found = (window.calls / window.per_ms * 1000 for window in self._windows)
+        return min(found, default=None)
 
     @property
     def burst(self) -> int | None:

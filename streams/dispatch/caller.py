@@ -142,6 +142,7 @@ class Caller:
         finally:
             departure.close()
         self._notes.heard(call, lease, outcome)
+        lane.heard(outcome)
         if not self._claims.goes_on(call):
             await self._hand_over(call, heartbeat.lease, outcome)
             return "left"

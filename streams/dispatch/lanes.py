@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 
 from rowmill.plays.specs import ProviderSpec
+from rowmill.streams.core.concurrency import Concurrency
+from rowmill.streams.core.outcomes import Answered, Outcome, Refused
 from rowmill.streams.core.pacing import Pacer
 from rowmill.streams.dispatch.calls import OpenCall
 from rowmill.streams.dispatch.permits import Means, Permits
@@ -22,8 +24,11 @@ GATE_MS = 100
 DOOR_MS = 5
 """While as many calls as a window admits are on their way out, the next one looks again this often."""
 
-Policy = tuple[tuple[tuple[int, int], ...], int]
-"""Windows (calls, per_ms) and concurrency."""
+IN_FLIGHT_MAX = 400
+"""Calls in flight of a lane whose provider declares no maximum: so many connections a worker holds well."""
+
+Policy = tuple[tuple[tuple[int, int], ...], int, int]
+"""Windows (calls, per_ms), calls in flight to begin with, and their maximum."""
 
 
 class Departure:
@@ -67,6 +72,7 @@ class Lane:
         self.name = name
         self.pacer = pacer
         self._permits = Permits(name, pacer, means, self.pump)
+        self._concurrency: Concurrency | None = None
         self._clock = clock
         self._send = send
         self._gate = gate
@@ -80,6 +86,25 @@ class Lane:
         """Queue a call; it leaves through `send` once it has a slot and a permit."""
         self._queue.append(call)
         self.pump()
+
+    def limit(self, windows: tuple[tuple[int, int], ...], start: int, maximum: int) -> None:
+        """Take other limits from now on. `start`: calls in flight that a new lane begins with."""
+        self.pacer.limit(windows, maximum)
+        rate_per_s = self.pacer.rate_per_s
+        if self._concurrency is None:
+            self._concurrency = Concurrency(start, maximum, rate_per_s)
+        self._concurrency.bound(maximum, rate_per_s)
+        self.pacer.slots = self._concurrency.limit
+
+    def heard(self, outcome: Outcome) -> None:
+        """Let the calls in flight follow what came of one (Q3)."""
+        if self._concurrency is None:
+            return
+        if isinstance(outcome, Refused) and outcome.slows:
+            self._concurrency.refused(self._clock.monotonic_ms())
+        elif isinstance(outcome, Answered) or outcome.status_code is not None:
+            self._concurrency.answered(outcome.latency_ms, self.pacer.in_flight)
+        self.pacer.slots = self._concurrency.limit
 
     def ended(self, *, left: bool) -> None:
         """A call gave its slot back. `left`: whether it used its permit."""
@@ -185,7 +210,7 @@ class Lanes:
         policy = self._policy(provider, share)
         if self._policies.get(provider.id) != policy:
             self._policies[provider.id] = policy
-            lane.pacer.limit(*policy)
+            lane.limit(*policy)
         return lane
 
     def drop(self, partitions: set[int]) -> None:
@@ -198,7 +223,13 @@ class Lanes:
         self.of(call.provider).withdraw(call)
 
     def _policy(self, provider: ProviderSpec, share: float) -> Policy:
-        """A lane without windows spans all partitions, so its slots are shared with the others'."""
+        """A lane without windows spans all partitions, so its slots are shared with the others'.
+
+        One with windows begins at its maximum: its rate bounds it. A declared maximum is where a lane
+        begins, too.
+        """
         windows = tuple((rate.calls, round(rate.per_s * 1000)) for rate in provider.limits)
-        concurrency = provider.concurrency or self._concurrency_default
-        return windows, max(1, round(concurrency * (1.0 if windows else share)))
+        maximum = provider.concurrency or max(IN_FLIGHT_MAX, self._concurrency_default)
+        begin = maximum if windows else provider.concurrency or self._concurrency_default
+        part = 1.0 if windows else share
+        return windows, max(1, round(begin * part)), max(1, round(maximum * part))

@@ -32,6 +32,7 @@ class Place:
 COMMANDS: dict[str, Place] = {
     "run": Place("rowmill.cli.run", "run", "Run a play over an input, from start to sheet."),
     "check": Place("rowmill.cli.check", "check", "Check a play and an input; nothing is called."),
+    "plan": Place("rowmill.cli.plan", "plan", "Say what a run would ask and cost, uncalled."),
     "runs": Place("rowmill.cli.runs", "app", "List runs, show one."),
     "receipts": Place(
         "rowmill.cli.receipts", "app", "List receipts of calls, show one, forget some."

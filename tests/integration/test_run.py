@@ -67,8 +67,13 @@ class Place:
 
     def receipts(self, *arguments: str) -> Ended:
         """Run `rowmill receipts ...`."""
+        return self.rowmill("receipts", *arguments)
+
+    def rowmill(self, *arguments: str) -> Ended:
+        """Run another command."""
         done = subprocess.run(
-            [sys.executable, "-m", "rowmill", "receipts", *arguments],
+            [sys.executable, "-m", "rowmill", *arguments],
+            cwd=self.folder,
             env=spawn.environment(self.settings),
             capture_output=True,
             text=True,
@@ -206,6 +211,23 @@ def test_failed_rows_run_again_under_their_run_id_and_force_asks_everything_once
     assert place.provider.repeated_keys() == {}, "each force is a purchase of its own"
     reused = place.run("--input", table)
     assert (reused.report["calls"], place.provider.calls) == (0, 30)
+
+
+def test_a_plan_says_what_a_run_will_ask_and_asks_nothing(place: Place) -> None:
+    table = place.companies("PLAN", 3)
+
+    def asked() -> list[tuple[int, int, int]]:
+        param = f"base_url={place.provider.url}"
+        told = place.rowmill("plan", PLAY, "--input", table, "--param", param, "--json").out
+        plan = json.loads(told)
+        return [(one["known"], one["answered"], one["following_max"]) for one in plan["tools"]]
+
+    before = place.provider.calls
+    assert asked() == [(3, 0, 0), (0, 0, 3)]
+    assert place.provider.calls == before
+    place.run("--input", table)
+    assert asked() == [(0, 3, 0), (0, 3, 0)]
+    assert place.provider.calls == before + 6
 
 
 @pytest.mark.behaviour("R7")

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from rowmill.ops.provider import answers
-from rowmill.ops.provider.book import Book, Window
+from rowmill.ops.provider.book import Book, Windows
 from rowmill.streams.ports import Note, silent
 
 Scope = dict[str, Any]
@@ -43,11 +43,11 @@ class BadRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How the provider behaves. `rate`: admitted requests in any second, 0 for no limit. `fail_every`:
-    the Nth, 2Nth … admitted request answers 500 and books nothing, 0 for none."""
+    """How the provider behaves. `limits`: (calls, per_s), admitted requests in any such stretch.
+    `fail_every`: the Nth, 2Nth … admitted request answers 500 and books nothing, 0 for none."""
 
     latency_ms: float = 0
-    rate: int = 0
+    limits: tuple[tuple[int, float], ...] = ()
     fail_every: int = 0
     batch_max: int = 50
 
@@ -64,12 +64,14 @@ class PracticeProvider:
             "/sector": lambda question: answers.sector(_text(question, "sector")),
             "/company/batch": self._companies,
         }
+        limits = (f"{calls} in {per_s:g} s" for calls, per_s in behaviour.limits)
+        self._limits = " and ".join(limits)
         self._reset()
 
     def _reset(self) -> None:
         self.book = Book()
         self._admitted = 0
-        self._window = Window(self._behaviour.rate) if self._behaviour.rate else None
+        self._windows = Windows(self._behaviour.limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -102,15 +104,17 @@ class PracticeProvider:
         status = _CLIENT_GONE
         headers: list[tuple[bytes, bytes]] = []
         try:
-            wait_s = self._window.wait_s(asyncio.get_running_loop().time()) if self._window else 0
+            now_s = asyncio.get_running_loop().time()
+            wait_s = self._windows.wait_s(now_s)
             if wait_s:
                 # Whole seconds, as RFC 9110 has them; rounded down they would ask for too early.
                 headers.append((b"retry-after", b"%d" % math.ceil(wait_s)))
                 answer: Answer = (
                     429,
-                    _error(f"more than {self._behaviour.rate} requests in a second"),
+                    _error(f"more requests than {self._limits} admit"),
                 )
             else:
+                book.admit(now_s)
                 answer = await self._admit(operation, scope, receive, book, key)
             status, output = answer
             if status == 200:

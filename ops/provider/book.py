@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from typing import Any
 
 KEYS_MAX = 2_000_000
@@ -73,19 +74,24 @@ class Questions:
         self._answered_before_mark = frozenset(self._answered)
 
 
-class Window:
-    """A sliding window over admitted requests: at most `calls` in any second."""
+class Windows:
+    """Sliding windows over admitted requests: at most `calls` in any `per_s` seconds, for each."""
 
-    def __init__(self, calls: int) -> None:
-        self._admitted_s: deque[float] = deque(maxlen=calls)
-        self._calls = calls
+    def __init__(self, limits: Sequence[tuple[int, float]]) -> None:
+        self._limits = [(per_s, deque[float](maxlen=calls)) for calls, per_s in limits]
 
     def wait_s(self, now_s: float) -> float:
         """Admit a request and return 0, or return after how many seconds the next one would be."""
-        admitted = self._admitted_s
-        if len(admitted) == self._calls and now_s - admitted[0] < 1:
-            return 1 - (now_s - admitted[0])
-        admitted.append(now_s)
+        waits = (
+            per_s - (now_s - admitted[0])
+            for per_s, admitted in self._limits
+            if len(admitted) == admitted.maxlen
+        )
+        wait = max(waits, default=0.0)
+        if wait > 0:
+            return wait
+        for _, admitted in self._limits:
+            admitted.append(now_s)
         return 0
 
 
@@ -101,6 +107,7 @@ class Book:
         self.booked_without_key = 0
         self.in_flight = 0
         self.in_flight_max = 0
+        self._first_s = self._last_s = 0.0
 
     @property
     def calls(self) -> int:
@@ -114,6 +121,11 @@ class Book:
             self.arrived.add(key)
         self.in_flight += 1
         self.in_flight_max = max(self.in_flight_max, self.in_flight)
+
+    def admit(self, now_s: float) -> None:
+        """A request is within all limits. `now_s`: any clock, always the same."""
+        self._first_s = self._first_s or now_s
+        self._last_s = now_s
 
     def book(self, key: str) -> None:
         """A request is answered with a value: one credit for each key, as a provider books it."""
@@ -139,6 +151,7 @@ class Book:
             "bad_requests": sum(self.statuses[status] for status in (400, 404, 405, 413, 422)),
             "failed_on_purpose": self.statuses[500],
             "booked": len(self.booked) + self.booked_without_key,
+            "span_s": round(self._last_s - self._first_s, 3),
             "in_flight": self.in_flight,
             "in_flight_max": self.in_flight_max,
             "keys": len(self.arrived),

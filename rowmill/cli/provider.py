@@ -22,12 +22,12 @@ def serve(
     latency_ms: Annotated[
         float, typer.Option(help="Milliseconds before each answer.", min=0, max=900_000)
     ] = 0,
-    rate: Annotated[
-        int,
+    limits: Annotated[
+        str,
         typer.Option(
-            help="Requests in any second; above it 429 with Retry-After. 0: no limit.", min=0
+            help="Requests in any such time, as 200/s or 10/s,100/min; above it 429 with Retry-After."
         ),
-    ] = 0,
+    ] = "",
     fail_every: Annotated[
         int,
         typer.Option(help="Every Nth request answers 500 and books nothing. 0: none.", min=0),
@@ -42,8 +42,11 @@ def serve(
     # Here, so that the other commands need not load a web server.
     from rowmill.ops.provider.app import Behaviour
     from rowmill.ops.provider.server import serve as serve_practice_provider
+    from rowmill.plays.providers import rate
     from rowmill.settings import Settings
     from rowmill.streams.adapters.history import history_of
 
-    behaviour = Behaviour(latency_ms, rate, fail_every, batch_max)
+    windows = [rate(text.strip()) for text in limits.split(",") if text.strip()]
+    admitted = tuple((window.calls, window.per_s) for window in windows)
+    behaviour = Behaviour(latency_ms, admitted, fail_every, batch_max)
     serve_practice_provider(port, behaviour, history_of(Settings(), "provider"))

@@ -14,6 +14,9 @@ leave, at the *door*: at any time, what left within a window and what has passed
 yet are together at most `calls`. Passing adds one to the second, leaving moves it to the first, time
 only takes away: no window is exceeded by the times of leaving.
 
+A whole window's calls at once would make the provider stagger, and come the closer to the next ones the
+longer it took. So a window of up to two seconds is spread out: a tenth of it admits a tenth of the calls.
+
 What a lane has sent outlives its owner as `Carried`: a durable record says what left when, and how many
 more may leave before the next record (a *block* of permits, reserved before any of them is used). A
 new owner counts all of that as if the record had been written right before it took over; its clock and
@@ -34,11 +37,22 @@ ARRIVAL_SPREAD_MS_MAX = 20
 ARRIVAL_SPREAD_PART = 0.02
 """The same as part of the window: what pacing may cost of a declared rate."""
 
+WIDENED_MAX = 5
+"""A 429 although the windows were kept says that the way there spreads more: each one lengthens them by
+as much again, up to 10 % in all, and a minute without one takes that back."""
+
+WIDENED_MS = 60_000
+
 CLOCK_MS = 2
 """Clocks count whole milliseconds, and no two run exactly alike."""
 
 RELEASE_JITTER_MS_MAX = 250
 """How far the end of a hold is spread, so that lanes held together do not return together (O14)."""
+
+SPREAD_OUT_MS_MAX = 2_000
+"""Windows up to this length are spread out; the calls of a minute may leave as soon as others allow."""
+
+PARTS = 10
 
 BUCKET_PART = 16
 """Carried sends whose ages differ by less than a 16th count as one moment, the youngest's."""
@@ -86,11 +100,11 @@ class Window:
         self.sent_ms = deque(maxlen=self.calls)
         self.left_ms = deque(maxlen=self.calls)
 
-    def earliest_ms(self) -> int:
+    def earliest_ms(self, widened: int = 1) -> int:
         """Return when the next send keeps the window; 0 where it has room."""
         if len(self.sent_ms) < self.calls:
             return 0
-        return self.sent_ms[0] + self.per_ms + arrival_spread_ms(self.per_ms)
+        return self.sent_ms[0] + self.per_ms + arrival_spread_ms(self.per_ms) * widened
 
     def door_ms(self, leaving: int) -> int | None:
         """Return when the next send may pass, with `leaving` that have passed and not left.
@@ -124,12 +138,15 @@ class Pacer:
         """
         if concurrency is not None and concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, got {concurrency}")
-        self._windows = [Window(calls, per_ms) for calls, per_ms in windows]
+        self._declared = [Window(calls, per_ms) for calls, per_ms in windows]
+        self._windows = [*self._declared, *map(_part, filter(_is_short, self._declared))]
         self.slots = concurrency
         self._in_flight = 0
         self._leaving = 0
         self._permitted = 0
         self._held_until_ms = 0
+        self._widened = 1
+        self._widened_ms = 0
         self._last_ms = 0
         self._recent_ms: deque[int] = deque(maxlen=RECENT_SENDS)
         self._recent_left_ms: deque[int] = deque(maxlen=RECENT_SENDS)
@@ -148,7 +165,7 @@ class Pacer:
         """Return when the next send may leave: `now_ms`, or later. Concurrency is `room`'s."""
         earliest = max(now_ms, self._held_until_ms, self._last_ms)
         for window in self._windows:
-            earliest = max(earliest, window.earliest_ms())
+            earliest = max(earliest, window.earliest_ms(self._widened))
         return earliest
 
     def room(self) -> bool:
@@ -165,6 +182,8 @@ class Pacer:
         A clock that ran backwards counts as standing still, so that windows stay ordered.
         """
         self._last_ms = max(now_ms, self._last_ms)
+        if self._widened > 1 and now_ms - self._widened_ms >= WIDENED_MS:
+            self._widened, self._widened_ms = self._widened - 1, now_ms
         self._recent_ms.append(self._last_ms)
         for window in self._windows:
             window.sent_ms.append(self._last_ms)
@@ -174,7 +193,7 @@ class Pacer:
     def door_ms(self, now_ms: int) -> int | None:
         """Return when a send with a permit may leave: `now_ms` or later; None as `Window.door_ms`."""
         earliest = max(now_ms, self._held_until_ms)
-        for window in self._windows:
+        for window in self._declared:
             found = window.door_ms(self._leaving)
             if found is None:
                 return None
@@ -190,7 +209,7 @@ class Pacer:
         self._leaving -= 1
         self._permitted -= 1
         self._recent_left_ms.append(now_ms)
-        for window in self._windows:
+        for window in self._declared:
             window.left_ms.append(now_ms)
 
     def stay(self) -> None:
@@ -209,6 +228,11 @@ class Pacer:
         """A former owner's call may be under way: it takes a slot until `record_end`."""
         self._in_flight += 1
 
+    def widen(self, now_ms: int) -> None:
+        """The provider refused a call (429) although the windows were kept: keep them longer."""
+        self._widened = min(self._widened + 1, WIDENED_MAX)
+        self._widened_ms = now_ms
+
     def hold_until(self, until_ms: int, chance: float = 0) -> None:
         """Let nothing leave before `until_ms` (a 429, Retry-After); a shorter hold changes nothing.
 
@@ -226,27 +250,28 @@ class Pacer:
         """
         fresh = Pacer(windows, concurrency)
         known = max((self._recent_ms, *(window.sent_ms for window in self._windows)), key=len)
-        left = max((self._recent_left_ms, *(window.left_ms for window in self._windows)), key=len)
+        left = max((self._recent_left_ms, *(window.left_ms for window in self._declared)), key=len)
         for window in fresh._windows:
             window.sent_ms.extend(known)
             window.left_ms.extend(left)
-        self._windows, self.slots = fresh._windows, concurrency
+        self._declared, self._windows = fresh._declared, fresh._windows
+        self.slots = concurrency
 
     @property
     def rate_per_s(self) -> float | None:
         """Calls a second that the strictest window admits for long; None without windows."""
-        found = (window.calls / window.per_ms * 1000 for window in self._windows)
+        found = (window.calls / window.per_ms * 1000 for window in self._declared)
         return min(found, default=None)
 
     @property
     def burst(self) -> int | None:
         """Calls that the smallest window admits at once; None without windows."""
-        return min((window.calls for window in self._windows), default=None)
+        return min((window.calls for window in self._declared), default=None)
 
     def carried(self, now_ms: int, wall_ms: int, reserved: int) -> Carried:
         """Return what the next owner must count, with `reserved` more permits that may be used."""
-        longest_ms = max((window.per_ms for window in self._windows), default=0)
-        left = max((self._recent_left_ms, *(window.left_ms for window in self._windows)), key=len)
+        longest_ms = max((window.per_ms for window in self._declared), default=0)
+        left = max((self._recent_left_ms, *(window.left_ms for window in self._declared)), key=len)
         ages = [age for at in reversed(left) if (age := max(0, now_ms - at)) <= longest_ms]
         held_ms = max(0, self._held_until_ms - now_ms)
         return Carried(_buckets(ages), max(0, self._permitted) + reserved, held_ms, wall_ms)
@@ -256,7 +281,7 @@ class Pacer:
         apart_ms = max(0, wall_ms - carried.wall_ms - CLOCKS_APART_MS_MAX)
         sends = [(at_ms, carried.open)]
         sends += [(at_ms - age_ms - apart_ms, calls) for age_ms, calls in carried.sends]
-        longest = max((window.calls for window in self._windows), default=RECENT_SENDS)
+        longest = max((window.calls for window in self._declared), default=RECENT_SENDS)
         times: deque[int] = deque(maxlen=max(longest, RECENT_SENDS))
         for sent_ms, calls in sorted(sends):
             times.extend([sent_ms] * min(calls, times.maxlen or 0))
@@ -267,6 +292,14 @@ class Pacer:
             recent.clear()
             recent.extend(merged)
         self._held_until_ms = max(self._held_until_ms, at_ms + carried.held_ms - apart_ms)
+
+
+def _is_short(window: Window) -> bool:
+    return window.per_ms <= SPREAD_OUT_MS_MAX
+
+
+def _part(window: Window) -> Window:
+    return Window(math.ceil(window.calls / PARTS), max(1, window.per_ms // PARTS))
 
 
 def _buckets(ages_ms: Iterable[int]) -> tuple[tuple[int, int], ...]:

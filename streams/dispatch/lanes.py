@@ -113,7 +113,9 @@ class Lane:
 
     def hold(self, delay_ms: int, chance: float) -> None:
         """Let nothing leave for `delay_ms`: the provider asked for it (429, Retry-After)."""
-        self.pacer.hold_until(self._clock.monotonic_ms() + delay_ms, chance)
+        now_ms = self._clock.monotonic_ms()
+        self.pacer.widen(now_ms)
+        self.pacer.hold_until(now_ms + delay_ms, chance)
         self._permits.save()
 
     def depart(self) -> Departure | int:

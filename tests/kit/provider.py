@@ -26,7 +26,7 @@ class RunningProvider:
         cls,
         *,
         latency_ms: float = 0,
-        rate: int = 0,
+        limits: str = "",
         fail_every: int = 0,
         batch_max: int = 50,
         port: int = 0,
@@ -35,7 +35,7 @@ class RunningProvider:
         options = {
             "--port": port,
             "--latency-ms": latency_ms,
-            "--rate": rate,
+            "--limits": limits,
             "--fail-every": fail_every,
             "--batch-max": batch_max,
         }

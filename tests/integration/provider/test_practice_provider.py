@@ -114,7 +114,7 @@ async def test_the_book_tells_keys_that_came_twice(
 
 
 async def test_above_its_rate_it_says_when_to_come_back(http: aiohttp.ClientSession) -> None:
-    with RunningProvider.start(rate=5) as provider:
+    with RunningProvider.start(limits="5/s,1000/min") as provider:
         url = provider.url + "/company"
         given = await asyncio.gather(*(ask(http, url, {"symbol": str(n)}) for n in range(20)))
         refused = [headers for status, _, headers in given if status == 429]

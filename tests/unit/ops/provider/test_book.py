@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowmill.ops.provider import book as book_module
-from rowmill.ops.provider.book import Book, KeyCounts, Questions, Window
+from rowmill.ops.provider.book import Book, KeyCounts, Questions, Windows
 
 
 def test_keys_are_counted_one_by_one() -> None:
@@ -53,8 +53,25 @@ def test_questions_asked_again_are_told_apart_by_the_mark() -> None:
 
 def test_the_window_slides() -> None:
     """Two at the end of one second and two at the start of the next are four within one second."""
-    window = Window(2)
+    window = Windows([(2, 1)])
     assert [window.wait_s(now) for now in (0.8, 0.9)] == [0, 0]
     assert window.wait_s(1.1) == pytest.approx(0.7)
     assert window.wait_s(1.8) == 0
     assert window.wait_s(1.85) == pytest.approx(0.05)
+
+
+def test_all_windows_hold_together_and_a_refused_request_counts_in_none() -> None:
+    windows = Windows([(2, 1), (3, 60)])
+    assert [windows.wait_s(now) for now in (0, 0.1)] == [0, 0]
+    assert windows.wait_s(0.2) == pytest.approx(0.8)
+    assert windows.wait_s(1.0) == 0
+    assert windows.wait_s(5.0) == pytest.approx(55)
+    assert Windows([]).wait_s(0) == 0
+
+
+def test_a_span_is_from_the_first_admitted_request_to_the_last() -> None:
+    book = Book()
+    assert book.stats()["span_s"] == 0
+    for now_s in (100.0, 101.5, 109.25):
+        book.admit(now_s)
+    assert book.stats()["span_s"] == 9.25

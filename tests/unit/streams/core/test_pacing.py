@@ -89,14 +89,37 @@ def test_a_clock_that_steps_back_breaks_no_window() -> None:
 
 
 def test_sends_count_under_new_limits() -> None:
-    pacer = Pacer([(10, 1_000)], concurrency=5)
+    pacer = Pacer([(10, 10_000)], concurrency=5)
     sent_by(pacer, 3)
     pacer.hold_until(100)
-    pacer.limit([(3, 1_000)], concurrency=3)
-    assert pacer.earliest_ms(0) == 1_020
+    pacer.limit([(3, 10_000)], concurrency=3)
+    assert pacer.earliest_ms(0) == 10_020
     assert not pacer.room()
     pacer.limit([])
     assert pacer.earliest_ms(0) == 100
+
+
+def test_a_window_of_a_second_is_spread_out_and_one_of_a_minute_is_not() -> None:
+    """A provider that gets a second's calls at once staggers, and then sees two bursts as one."""
+    pacer = Pacer([(200, 1_000)])
+    times = sent_by(pacer, 400)
+    assert times[:20] == [0] * 20
+    assert [times[20], times[40], times[399]] == [102, 204, 1_938]
+    assert sent_by(Pacer([(200, 60_000)]), 200) == [0] * 200
+    assert sent_by(Pacer([(3, 1_000)]), 4) == [0, 102, 204, 1_020]
+
+
+def test_a_429_lengthens_windows_a_little_and_a_minute_without_one_takes_it_back() -> None:
+    pacer = Pacer([(1, 10_000)])
+    pacer.record_send(0)
+    assert pacer.earliest_ms(0) == 10_020
+    pacer.widen(0)
+    assert pacer.earliest_ms(0) == 10_040
+    for _ in range(9):
+        pacer.widen(0)
+    assert pacer.earliest_ms(0) == 10_100
+    pacer.record_send(60_000)
+    assert pacer.earliest_ms(60_000) == 70_080
 
 
 def test_a_wider_window_knows_the_sends_that_a_narrow_one_forgot() -> None:

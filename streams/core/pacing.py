@@ -91,6 +91,7 @@ class Window:
     per_ms: int
     sent_ms: deque[int] = field(init=False)
     left_ms: deque[int] = field(init=False)
+    _door_ms: int = field(init=False)
 
     def __post_init__(self) -> None:
         if self.calls < 1 or self.per_ms < 1:
@@ -99,6 +100,8 @@ class Window:
             )
         self.sent_ms = deque(maxlen=self.calls)
         self.left_ms = deque(maxlen=self.calls)
+        # Less than what permits keep, or each window would add to how long calls wait at the door.
+        self._door_ms = max(CLOCK_MS, arrival_spread_ms(self.per_ms) // 2)
 
     def earliest_ms(self, widened: int = 1) -> int:
         """Return when the next send keeps the window; 0 where it has room."""
@@ -114,7 +117,7 @@ class Window:
         free = self.calls - leaving
         if free < 1:
             return None
-        return 0 if len(self.left_ms) < free else self.left_ms[-free] + self.per_ms + CLOCK_MS
+        return 0 if len(self.left_ms) < free else self.left_ms[-free] + self.per_ms + self._door_ms
 
     def take_in(self, sends_ms: list[int]) -> None:
         """Count sends of a former owner among ours. `sends_ms`: ascending."""

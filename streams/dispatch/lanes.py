@@ -34,15 +34,13 @@ Policy = tuple[tuple[tuple[int, int], ...], int, int]
 class Departure:
     """One call between its lane's door and its leaving. `close` it in any case."""
 
-    def __init__(self, pacer: Pacer, clock: Clock) -> None:
+    def __init__(self, pacer: Pacer) -> None:
         self._pacer = pacer
-        self._clock = clock
         self._open = True
         pacer.pass_door()
 
-    def leave(self) -> bool:
+    def leave(self, now_ms: int) -> bool:
         """Count the call as left, unless its lane has been held meanwhile (G2)."""
-        now_ms = self._clock.monotonic_ms()
         if self._pacer.held_until_ms > now_ms:
             return False
         self._open = False
@@ -126,7 +124,7 @@ class Lane:
             return DOOR_MS
         if door_ms > now_ms:
             return door_ms - now_ms
-        return Departure(self.pacer, self._clock)
+        return Departure(self.pacer)
 
     def drop(self, partitions: set[int]) -> None:
         """Remove the queued calls of partitions that went to another owner (R11)."""

@@ -32,8 +32,8 @@ class CallNotes:
         """The running receipt is durable."""
         self._note("running", receipt=call.receipt.key, lease=lease.id)
 
-    def sent(self, call: OpenCall, lease: Lease) -> None:
-        """A request is about to leave."""
+    def sent(self, call: OpenCall, lease: Lease, left_ms: int) -> None:
+        """A request is about to leave. `left_ms`: when that was decided, and counts for its lane."""
         if self._note is not silent:
             self._note(
                 "sent",
@@ -42,6 +42,7 @@ class CallNotes:
                 lease=lease.id,
                 epoch=lease.epoch,
                 block=call.permit,
+                left=_ns(left_ms),
                 idempotent=call.tool.idempotent,
             )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tests.history.events import Event, History
 from tests.history.finals import Finals
 from tests.history.invariant import Limits, Violation, invariant
-from tests.history.lives import MS
+from tests.history.lives import EVER, MS, Lives
 
 GRACE_MS = 30_000
 """What is given beyond lease, session and recovery (INV26)."""
@@ -39,6 +39,10 @@ def ends_soon(history: History, finals: Finals, limits: Limits) -> Iterator[Viol
     ended: dict[tuple[str, str], Event] = {}
     for event in history.kind("entered"):
         ended.setdefault((event["run"], event["row"]), event)
+    lives = history.view(Lives)
+    for event in history.kind("published"):
+        if lives.death(event["by"], event["at"], EVER):  # it may not have come to say so
+            ended.setdefault((event["run"], event["row"]), event)
     fed: dict[tuple[str, str], Event] = {}
     for event in history.kind("fed"):
         fed.setdefault((event["run"], event["row"]), event)

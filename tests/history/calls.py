@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rowmill.streams.dispatch.heartbeat import ALLOWANCE
 from tests.history.events import Event, History
-from tests.history.lives import EVER, Lives
+from tests.history.lives import EVER, MS, Lives
 
 
 @dataclass(slots=True)
@@ -93,11 +93,14 @@ class Calls:
         self.by_receipt: dict[str, list[Send]] = defaultdict(list)
         self.by_lane: dict[tuple[str, str], list[Send]] = defaultdict(list)
         """Of each process and lane."""
+        self.sends: list[Event] = []
+        """What was sent, by whom ever, each at the time that it was decided."""
         self.partition_of: dict[str, int] = {}
         """Of each receipt."""
         self._lives = history.view(Lives)
         for event in history.kind("claimed", "running", "renewed", "sent", "heard", "taken_over"):
             self._take(event)
+        self.sends.sort(key=lambda event: int(event["at"]))
 
     def _take(self, event: Event) -> None:
         lease = self.leases.get(event["lease"])
@@ -125,6 +128,9 @@ class Calls:
     def _note_send(self, event: Event, lease: Lease) -> None:
         lease.sent = lease.sent or event
         key, receipt, by = event["key"], event["receipt"], event["by"]
+        # What counts is when it was decided: a process may stand still before it comes to say so.
+        event = {**event, "at": min(event["at"], event.get("left", EVER) + MS)}
+        self.sends.append(event)
         send = Send(event, event["at"], by, key, receipt, event["purchase"], event["lane"], lease)
         self.by_key[key].append(send)
         self.by_receipt[receipt].append(send)

@@ -86,7 +86,8 @@ def _arrivals(history: History, calls: Calls) -> dict[str, list[Event]]:
 def waits(history: History, finals: Finals, limits: Limits) -> Iterator[Violation]:
     """INV13."""
     held: dict[tuple[str, str], Event] = {}
-    for event in history.kind("held", "reserved", "sent"):
+    known = [*history.kind("held", "reserved"), *history.view(Calls).sends]
+    for event in sorted(known, key=lambda event: int(event["at"])):
         lane = event["lane"]
         if event["event"] == "sent":
             for place in ((event["by"], lane), ("", lane)):
@@ -167,7 +168,8 @@ def permits(history: History, finals: Finals, limits: Limits) -> Iterator[Violat
     """INV15."""
     blocks: dict[str, Event] = {}
     used: dict[str, list[Event]] = defaultdict(list)
-    for event in history.kind("reserved", "sent"):
+    known = [*history.kind("reserved"), *history.view(Calls).sends]
+    for event in sorted(known, key=lambda event: int(event["at"])):
         name, lane = event.get("block", ""), event["lane"]
         if event["event"] == "reserved":
             if name in blocks:

@@ -158,12 +158,19 @@ def _other_cell(calm: SheetRow, found: SheetRow, *, only_present: bool = False) 
 
 
 def _unknown_outcomes(history: History) -> set[str]:
-    """Return the rows with a failed cell whose provider honours no Idempotency-Key."""
+    """Return the rows with a failed cell whose provider honours no Idempotency-Key.
+
+    Also where nothing was sent: whoever takes a call over cannot tell.
+    """
     calls = history.view(Calls)
+    unsure = {
+        event["receipt"] for event in history.kind("taken_over") if event["state"] == "failed"
+    }
     unkeyed = {
         (event["row"], event["column"])
         for event in history.kind("asked")
         if any(not send.event["idempotent"] for send in calls.by_receipt.get(event["receipt"], ()))
+        or (event["receipt"] in unsure and event["receipt"] not in calls.by_receipt)
     }
     return {
         row

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
+from rowmill.client.owners import Owners
 from rowmill.settings import Settings
 from rowmill.streams.adapters.log_reader import LogReader, LogRecord
 from rowmill.streams.core.accounting import Counts
 from rowmill.streams.core.commands import Command, runs_again
 from rowmill.topics.catalogue import ROWS_CHANGELOG
-from rowmill.topics.codec import header
 from rowmill.topics.contracts import RunRecord
 
 PROGRESS_MS = 50
@@ -49,7 +49,7 @@ class Tallies:
     """Counts by run: of each partition the newest, of its highest owner."""
 
     def __init__(self) -> None:
-        self._epochs: dict[int, int] = {}
+        self._owners = Owners()
         self._runs: dict[str, dict[int, _Tally]] = {}
 
     def counts(self, run: str) -> Counts:
@@ -62,10 +62,9 @@ class Tallies:
         Returns: the ending that a row has now; None for a record that is no such entry, or
         that a former owner wrote after it was replaced.
         """
-        epoch = int(header(record.headers, "rowmill_epoch") or 0)
-        if epoch < self._epochs.get(record.partition, 0):
+        if not self._owners.admit(record):
             return None
-        self._epochs[record.partition] = epoch
+        epoch = self._owners.epoch(record.partition)
         run, slash, _row = record.key.partition("/")
         if record.value is None or not slash or (only is not None and run != only):
             return None

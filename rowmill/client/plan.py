@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from rowmill.client.owners import Owners
 from rowmill.client.source import Source
 from rowmill.plays.compiled import CompiledColumn, PlainWork, ResolverWork, ToolWork
 from rowmill.plays.context import CallFailed, Force, Log, Skipped
@@ -33,7 +34,7 @@ from rowmill.streams.core.columns import Row
 from rowmill.streams.core.identity import receipt_key
 from rowmill.streams.core.receipts import Ask, Asker, Existing, Receipt, claim
 from rowmill.topics.catalogue import RECEIPTS_CHANGELOG
-from rowmill.topics.codec import UndecodableRecord, decode, header
+from rowmill.topics.codec import UndecodableRecord, decode
 from rowmill.topics.contracts import ReceiptEntry
 
 RESOLVER_S_MAX = 10
@@ -49,19 +50,14 @@ class ReceiptShelf:
 
     def __init__(self) -> None:
         self._newest = sqlite3.connect("", check_same_thread=False)
-        self._newest.execute(
-            "CREATE TABLE newest (key TEXT PRIMARY KEY, epoch INTEGER, value BLOB) WITHOUT ROWID"
-        )
+        self._newest.execute("CREATE TABLE newest (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID")
+        self._owners = Owners()
 
     def apply(self, record: LogRecord) -> None:
         """Take in one record of the changelog; a former owner's late one changes nothing."""
-        if not record.key.startswith("!"):
-            epoch = int(header(record.headers, "rowmill_epoch") or 0)
-            self._newest.execute(
-                "INSERT INTO newest VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET "
-                "epoch = excluded.epoch, value = excluded.value WHERE excluded.epoch >= epoch",
-                (record.key, epoch, record.value),
-            )
+        if self._owners.admit(record):
+            put = "INSERT OR REPLACE INTO newest VALUES (?, ?)"
+            self._newest.execute(put, (record.key, record.value))
 
     def get(self, key: str) -> Receipt | None:
         """Return a receipt, None where there is none that can be read."""

@@ -9,11 +9,12 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from rowmill.client.owners import Owners
 from rowmill.settings import Settings
 from rowmill.streams.adapters.log_reader import LogReader, LogRecord
 from rowmill.streams.core.receipts import Receipt
 from rowmill.topics.catalogue import RECEIPTS_CHANGELOG
-from rowmill.topics.codec import UndecodableRecord, decode, header
+from rowmill.topics.codec import UndecodableRecord, decode
 from rowmill.topics.contracts import ReceiptEntry
 
 T = TypeVar("T")
@@ -66,17 +67,12 @@ _decode = msgspec.json.Decoder(_Entry).decode
 
 _SCHEMA = """\
 CREATE TABLE newest (
-    key TEXT PRIMARY KEY, epoch INTEGER NOT NULL, tool TEXT, provider TEXT, state TEXT,
+    key TEXT PRIMARY KEY, tool TEXT, provider TEXT, state TEXT,
     sends INTEGER, cost REAL, opened INTEGER, settled INTEGER, failure TEXT
 ) WITHOUT ROWID"""
 
 _PUT = """\
-INSERT INTO newest VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (key) DO UPDATE SET
-    epoch = excluded.epoch, tool = excluded.tool, provider = excluded.provider,
-    state = excluded.state, sends = excluded.sends, cost = excluded.cost,
-    opened = excluded.opened, settled = excluded.settled, failure = excluded.failure
-WHERE excluded.epoch >= epoch"""
+INSERT OR REPLACE INTO newest VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 _LIST = """\
 SELECT key, tool, provider, state, sends, cost, opened, settled, failure FROM newest
@@ -96,9 +92,10 @@ async def list_receipts(
     # name lives in SQLite's cache and spills into a file that is gone with the connection.
     with closing(sqlite3.connect("")) as newest:
         newest.execute(_SCHEMA)
+        owners = Owners()
 
         def put(record: LogRecord) -> None:
-            found = _row(record)
+            found = _row(record) if owners.admit(record) else None
             if found is not None:
                 newest.execute(_PUT, found)
 
@@ -115,18 +112,18 @@ class Newest(Generic[T]):
 
     def __init__(self, keys: Iterable[str], read: Callable[[bytes], T | None]) -> None:
         self._read = read
-        self._known: dict[str, tuple[int, T | None]] = dict.fromkeys(keys, (-1, None))
+        self._owners = Owners()
+        self._known: dict[str, T | None] = dict.fromkeys(keys)
 
     def apply(self, record: LogRecord) -> None:
         """Take in one record of the changelog; a former owner's late one changes nothing."""
-        known = self._known.get(record.key)
-        if known is not None and (epoch := _epoch(record)) >= known[0]:
+        if self._owners.admit(record) and record.key in self._known:
             found = None if record.value is None else self._read(record.value)
-            self._known[record.key] = (epoch, found)
+            self._known[record.key] = found
 
     def get(self, key: str) -> T | None:
         """Return what is known of a key, None where it has no receipt, or it was forgotten."""
-        return self._known[key][1]
+        return self._known[key]
 
 
 async def find_receipt(settings: Settings, key: str) -> Receipt | None:
@@ -160,21 +157,15 @@ async def _read(settings: Settings, take: Callable[[LogRecord], None]) -> None:
         await reader.stop()
 
 
-def _epoch(record: LogRecord) -> int:
-    return int(header(record.headers, "rowmill_epoch") or 0)
-
-
 def _row(record: LogRecord) -> tuple[Any, ...] | None:
     """Return the row of a record; one without state for a tombstone, None for no receipt."""
-    if record.key.startswith("!"):  # the engine's own, such as the epoch
-        return None
     if record.value is None:
-        return (record.key, _epoch(record), *[None] * 8)
+        return (record.key, *[None] * 8)
     found = brief(record.value)
     if found is None:
         return None
     failure = f"{found.failure.kind}: {found.failure.message}" if found.failure else None
     return (
-        *(record.key, _epoch(record), found.tool, found.provider, found.state, found.sends),
+        *(record.key, found.tool, found.provider, found.state, found.sends),
         *(found.cost, found.opened_wall_ms, found.settled_wall_ms, failure),
     )

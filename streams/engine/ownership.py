@@ -97,6 +97,7 @@ class Ownership:
                 await self._recover(partitions)
                 await self._until_member()
                 await self._raise_epochs(partitions, generation)
+                await self._read_what_came_before(partitions)
                 await self._until_member()  # it may have taken long to be acknowledged
                 self._told = set(partitions)
                 for partition in sorted(partitions):
@@ -127,6 +128,18 @@ class Ownership:
             table = by_topic[tp.topic]
             table.own(tp.partition, OwnedPartition(table.name, tp.partition, store, self._app.fail))
         self._stores.clear()
+
+    async def _read_what_came_before(self, partitions: set[int]) -> None:
+        """Recover again where a former owner's record came between the log's end and our epoch's
+        beginning: for everybody else it counts."""
+        if all(table.owned(one).contiguous for table in self._tables for one in partitions):
+            return
+        for table in self._tables:
+            table.close()
+        await self._recover(partitions)
+        for table in self._tables:
+            for partition in partitions:
+                table.owned(partition).epoch = self.epochs[partition]
 
     async def _until_member(self) -> None:
         """Wait until the group surely has us: an assignment may come late (a process that stood still).

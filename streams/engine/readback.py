@@ -1,10 +1,10 @@
 """After taking over from another instance: read the changelog back for a while (point 3).
 
-What a cut-off former owner still had in its producer or socket arrives after its successor's record
-of the same key (KAFKA-12693). Recovery refuses it by its epoch, as long as the successor's record is
-there; but compaction keeps only the last record of a key. So the new owner follows its changelogs
-and writes again what a late record covered: then its own is the last. `min.compaction.lag.ms` of
-24 h gives it the time.
+What a cut-off former owner still had in its producer or socket arrives after its successor's epoch has
+begun (KAFKA-12693). Recovery refuses it by its epoch, as long as the beginning of the successor's is
+there; but compaction keeps only the last record of a key. So the new owner follows its changelogs and
+writes again what a late record covered, be it nothing: then its own is the last.
+`min.compaction.lag.ms` of 24 h gives it the time.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class ReadBack:
         newest = self._newest[tp] = max(epoch, self._newest.get(tp, 0))
         if key is None or key == EPOCH_KEY or epoch >= newest:
             return
-        if table.write_again(tp.partition, key, epoch):
-            log.warning(
-                "late_record_covered",
-                table=table.name,
-                partition=tp.partition,
-                key=key,
-                offset=record.offset,
-                epoch=epoch,
-            )
+        table.write_again(tp.partition, key)
+        log.warning(
+            "late_record_covered",
+            table=table.name,
+            partition=tp.partition,
+            key=key,
+            offset=record.offset,
+            epoch=epoch,
+        )

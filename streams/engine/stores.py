@@ -7,6 +7,7 @@ are UTF-8 text and never start with NUL; what starts with NUL is ours:
     NUL t <key>    8-byte epoch, 8-byte wall ms     a tombstone: a late record of an older epoch
                                                    must not bring the entry back
     NUL m          8-byte offset, 8-byte wall ms    next changelog offset to apply, last write
+    NUL a          nothing                          entries are here that lie beyond that offset
 
 Numbers are big-endian. Entries and the offset that they came with are written in one batch, so the
 store is never ahead of its changelog and never skips a record of it.
@@ -47,6 +48,7 @@ _EPOCH = struct.Struct(">Q")
 _PAIR = struct.Struct(">QQ")
 _META = b"\x00m"
 _TOMBSTONE = b"\x00t"
+_AHEAD = b"\x00a"
 _REBUILD = "rebuild"
 
 
@@ -91,6 +93,7 @@ class PartitionStore:
         self.next_offset: int | None
         self.written_ms: int
         self.next_offset, self.written_ms = self._read_meta()
+        self.ahead = self._read(_AHEAD) is not None
         if self.next_offset is not None and _wall_ms() - self.written_ms > STORE_AGE_MAX_MS:
             self.destroy("not written for 12 h: its changelog may have lost tombstones")
 
@@ -109,9 +112,11 @@ class PartitionStore:
                 found[place] = value
         return [-1 if value is None else _EPOCH.unpack_from(value)[0] for value in found]
 
-    def write(self, entries: Iterable[Entry], next_offset: int) -> None:
+    def write(self, entries: Iterable[Entry], next_offset: int, *, ahead: bool = False) -> None:
         """Write `entries`, the later of one key winning, and the offset, in one batch.
 
+        `ahead`: they lie beyond that offset, behind a record that was not applied. The store can't be
+        brought up to date any more, and is built anew: it may hold what counts for nobody.
         Raises: StoreFailed; then nothing of it was written.
         """
         now_ms = _wall_ms()
@@ -124,12 +129,15 @@ class PartitionStore:
             else:
                 batch.put(entry.key, epoch + entry.value)
         batch.put(_META, _PAIR.pack(next_offset, now_ms))
+        if ahead:
+            batch.put(_AHEAD, b"")
         try:
             self._db.write(batch)
         except Exception as error:
             raise self._failed(error) from error
         self.next_offset = next_offset
         self.written_ms = now_ms
+        self.ahead = self.ahead or ahead
 
     def touch(self) -> None:
         """Note that the store is up to date now: its age counts from here."""
@@ -192,7 +200,7 @@ class PartitionStore:
             self._db = self._open()
         except Exception as error:
             raise StoreFailed(self.path, error) from error
-        self.next_offset, self.written_ms = None, 0
+        self.next_offset, self.written_ms, self.ahead = None, 0, False
 
     def close(self) -> None:
         """Close the database and give up its lock.

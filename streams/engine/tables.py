@@ -153,7 +153,8 @@ class OwnedPartition:
         if not writes:
             return
         try:
-            self.store.write(self._entries(writes), self._next_offset(writes))
+            following = self._next_offset(writes)
+            self.store.write(self._entries(writes), following, ahead=not self.contiguous)
         except Exception as error:  # noqa: BLE001 - whatever it is ends the worker
             for write in writes:
                 self._settle(write, error)
@@ -181,7 +182,8 @@ class OwnedPartition:
 
         A hole between two of our records is a foreign one: a late record of a former owner, or the
         record of an owner we don't know of yet. The offset then stays before it for the rest of this
-        ownership, and the next recovery reads on from there, by epoch.
+        ownership. What was written since may count for nobody (we were the former owner), so the next
+        recovery builds the store anew from its changelog.
         """
         following = self.store.next_offset or 0
         for write in writes:
@@ -297,20 +299,15 @@ class DurableTable:
         stored = self.owned(partition).store.get(EPOCH_KEY.encode())
         return Owner(**json.loads(stored)) if stored else None
 
-    def write_again(self, partition: int, key: str, late_epoch: int) -> bool:
-        """Cover a late record of `late_epoch`: ours is written once more, so it is the last.
+    def write_again(self, partition: int, key: str) -> None:
+        """Cover a late record: what we have is written once more, or that there is nothing.
 
-        Returns: whether there was something of a higher epoch to write. Raises: NotOwned.
+        Compaction keeps the last record of a key, and would leave a late one. Raises: NotOwned.
         """
-        owned = self.owned(partition)
         current = self.get(partition, key)
-        (stored_epoch,) = owned.store.epochs([key.encode()])
-        if key not in owned.overlay and stored_epoch <= late_epoch:
-            return False
         if current is not None and self.refresh is not None:
             current = self.refresh(partition, key, current)
         self._write(partition, key, current)
-        return True
 
     def store_acknowledged(self) -> None:
         """Store what the broker has acknowledged so far, now."""

@@ -224,6 +224,9 @@ class SimApp:
                 value = epoch_record(self.instance, table.owned[partition].read_to)
                 waiting.append(table.put(partition, EPOCH_KEY, value))
         await asyncio.gather(*waiting)
+        for table in self._tables:
+            for partition in sorted(share):
+                await self._read_what_came_before(table, partition)
         await self._until_member()
         self._told = set(share)
         for partition in sorted(share):
@@ -235,6 +238,12 @@ class SimApp:
         self._delivering = True
         for partition in share:
             self._fetch(partition, self._assignment)
+
+    async def _read_what_came_before(self, table: SimTable, partition: int) -> None:
+        owned = table.owned[partition]
+        if owned.first != owned.read_to:
+            again = await self._asked(RECOVERY, partial(table.recovered, partition))
+            owned.store = again.store
 
     def _committed_of(self, share: set[int]) -> dict[int, int]:
         committed = self.process.world.broker.committed

@@ -23,21 +23,16 @@ Receipt = dict[str, Any]
 
 @dataclass
 class Book:
-    """The records of one receipt; `in_time`: those that its owners wrote while they were it.
+    """The records of one receipt that count: what came late, after the next epoch's beginning, is nobody's."""
 
-    What came late, after the next owner had read the log, that one never saw. It counts for the owner
-    after that one, where nothing of the key was written in between.
-    """
-
-    written: list[Receipt] = field(default_factory=list)
-    in_time: list[Receipt] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
 
 
 def violations(history: History, finals: Finals, shape: Shape) -> Iterator[Violation]:
     """Yield what is wrong with the receipts of a world."""
     books = _books(finals)
     for key, book in books.items():
-        for receipt in book.written:
+        for receipt in book.receipts:
             yield from _ill_formed(key, receipt)
         yield from _overwritten(key, book)
     yield from _failed_early(history)
@@ -50,21 +45,17 @@ def _books(finals: Finals) -> dict[str, Book]:
     """Return each receipt's book; an empty receipt is a deletion."""
     assert finals.topics is not None
     records = finals.topics.get(CHANGELOG, [])
-    reigns: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for record in records:
-        if record.key == EPOCH_KEY:
-            reigns[record.partition].append((record.epoch or 0, record.value["taken_from"]))
+    owners: dict[int, int] = defaultdict(int)
     books: dict[str, Book] = defaultdict(Book)
     for record in records:
-        late = any(
-            (record.epoch or 0) < epoch and record.offset >= begin
-            for epoch, begin in reigns[record.partition]
-        )
-        if record.key is not None and record.key != EPOCH_KEY:
+        epoch = record.epoch or 0
+        if record.key is None or epoch < owners[record.partition]:
+            continue
+        if record.key == EPOCH_KEY:
+            owners[record.partition] = epoch
+        else:
             receipt = record.value["receipt"] if record.value else {}
-            books[record.key].written.append(receipt)
-            if not late:
-                books[record.key].in_time.append(receipt)
+            books[record.key].receipts.append(receipt)
     return books
 
 
@@ -90,7 +81,7 @@ def _ill_formed(key: str, receipt: Receipt) -> Iterator[Violation]:
 def _overwritten(key: str, book: Book) -> Iterator[Violation]:
     """A completed receipt stands until another purchase opens, or it is deleted."""
     completed: Receipt = {}
-    for receipt in book.in_time:
+    for receipt in book.receipts:
         if completed and receipt and receipt["purchase"] == completed["purchase"]:
             same = receipt["state"] == "completed" and receipt["output"] == completed["output"]
             if not same:
@@ -123,7 +114,7 @@ def _bought_twice(history: History, books: dict[str, Book], shape: Shape) -> Ite
             return  # what is deleted is not remembered
         bought = {
             receipt["purchase"]: None
-            for receipt in book.in_time
+            for receipt in book.receipts
             if receipt and receipt["asker"]["run"] == RUNS[1] and (key, receipt["purchase"]) in sent
         }
         if len(bought) > 1 and not shape.stale_after_s:
@@ -142,7 +133,7 @@ def _told_an_older_one(
             continue
         if shape.force == "failed" and told["status"] != "failed":
             continue
-        receipts = [receipt for receipt in books[told["receipt"]].written if receipt]
+        receipts = [receipt for receipt in books[told["receipt"]].receipts if receipt]
         if not any(_of_command(receipt, told) for receipt in receipts):
             why = f"row {told['row']} of a forced run was told what its command did not buy: {told}"
             yield Violation("R2", f"receipt {told['receipt']}", why)

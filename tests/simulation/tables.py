@@ -23,11 +23,13 @@ Store = dict[str, tuple[int, bytes | None]]
 
 
 class Owned:
-    """One partition: what is durable, and what is on its way. `read_to`: the log's end at recovery."""
+    """One partition: what is durable, and what is on its way. `read_to`: the log's end at recovery;
+    `first`: where this owner's first record stands."""
 
     def __init__(self, store: Store, read_to: int) -> None:
         self.store = store
         self.read_to = read_to
+        self.first = -1
         self.overlay: dict[str, tuple[object, bytes | None]] = {}
         self.open: dict[object, tuple[str, asyncio.Future[None]]] = {}
 
@@ -41,13 +43,14 @@ class SimTable:
         self.owned: dict[int, Owned] = {}
 
     def recovered(self, partition: int) -> Owned:
-        """Return what a new owner finds: a record counts unless one of a higher epoch came before."""
+        """Return what a new owner finds: a record counts unless a higher epoch began before it."""
         store: Store = {}
+        owner = 0
         log = self._process.world.broker.log(self.changelog, partition)
         for record in log:
-            known = store.get(record.key)
-            if known is None or record.epoch >= known[0]:
+            if record.epoch >= owner:
                 store[record.key] = record.epoch, record.value
+                owner = record.epoch if record.key == EPOCH_KEY else owner
         return Owned(store, len(log))
 
     def get(self, partition: int, key: str) -> bytes | None:
@@ -96,10 +99,19 @@ class SimTable:
         owned.overlay[key] = write, value
         owned.open[write] = key, future
         ack = app.enqueue(self.changelog, partition, Record(key, value, epoch))
-        ack.add_done_callback(lambda _: self._acknowledged(owned, write, value, epoch))
+        ack.add_done_callback(lambda done: self._acknowledged(owned, write, value, epoch, done))
         return future
 
-    def _acknowledged(self, owned: Owned, write: object, value: bytes | None, epoch: int) -> None:
+    def _acknowledged(
+        self,
+        owned: Owned,
+        write: object,
+        value: bytes | None,
+        epoch: int,
+        done: asyncio.Future[Any],
+    ) -> None:
+        if owned.first < 0:
+            owned.first = done.result().offset
         key, future = owned.open.pop(write)
         owned.store[key] = epoch, value
         if key in owned.overlay and owned.overlay[key][0] is write:

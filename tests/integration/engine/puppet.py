@@ -169,12 +169,14 @@ def die_before_store(victim: str) -> None:
     """Kill this process when an entry of `victim` is about to enter a store."""
     write = PartitionStore.write
 
-    def deadly(self: PartitionStore, entries: Any, next_offset: int) -> None:
+    def deadly(
+        self: PartitionStore, entries: Any, next_offset: int, *, ahead: bool = False
+    ) -> None:
         listed = list(entries)
         if any(entry.key == victim.encode() for entry in listed):
             say("dying", key=victim)
             os.kill(os.getpid(), signal.SIGKILL)
-        write(self, listed, next_offset)
+        write(self, listed, next_offset, ahead=ahead)
 
     PartitionStore.write = deadly  # type: ignore[method-assign]
 

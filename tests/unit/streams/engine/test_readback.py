@@ -19,14 +19,13 @@ class Table:
     name = "receipts"
 
     def __init__(self) -> None:
-        self.covered: list[tuple[int, str, int]] = []
+        self.covered: list[tuple[int, str]] = []
 
-    def write_again(self, partition: int, key: str, late_epoch: int) -> bool:
-        self.covered.append((partition, key, late_epoch))
-        return True
+    def write_again(self, partition: int, key: str) -> None:
+        self.covered.append((partition, key))
 
 
-def read_back(*records: tuple[str, int]) -> list[tuple[int, str, int]]:
+def read_back(*records: tuple[str, int]) -> list[tuple[int, str]]:
     table = Table()
     reader = ReadBack({}, cast(Any, {"changelog": table}), {PLACE: 0})
     for offset, (key, epoch) in enumerate(records):
@@ -37,7 +36,7 @@ def read_back(*records: tuple[str, int]) -> list[tuple[int, str, int]]:
 
 
 def test_a_record_of_a_lower_epoch_after_one_of_a_higher_is_covered() -> None:
-    assert read_back(("!epoch", 4), ("k", 4), ("k", 3)) == [(3, "k", 3)]
+    assert read_back(("!epoch", 4), ("k", 4), ("k", 3)) == [(3, "k")]
 
 
 def test_former_epochs_of_this_instance_came_in_their_time_and_are_left_alone() -> None:

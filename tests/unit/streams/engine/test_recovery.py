@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,24 @@ def test_a_record_of_a_lower_epoch_loses_in_one_batch_and_over_batches(
     assert left([Record(b"a", b"new", 4), Record(b"a", b"late", 3)], store) == {b"a": b"new"}
     store.write([Entry(b"a", b"new", 4)], 1)
     assert winners([Record(b"a", b"late", 3)], store, None) == ([], 1)
+
+
+def test_a_record_that_comes_after_a_higher_epoch_began_counts_for_nobody(
+    store: PartitionStore,
+) -> None:
+    """Also where its key was never written since: nobody knew of it (tests/faults, seed 11)."""
+    began = Record(b"!epoch", owner_of(4), 4)
+    records = [Record(b"a", b"in time", 3), began, Record(b"b", b"late", 3), Record(b"c", b"1", 4)]
+    entries, refused = winners(records, store, None)
+    assert {entry.key for entry in entries} == {b"a", b"!epoch", b"c"}
+    assert refused == 1
+    store.write(entries, 4)
+    assert winners([Record(b"d", b"late", 3)], store, None) == ([], 1)
+    assert winners([Record(b"!epoch", owner_of(3), 3)], store, None) == ([], 1)
+
+
+def owner_of(epoch: int) -> bytes:
+    return json.dumps({"epoch": epoch, "instance": "i"}).encode()
 
 
 def test_a_late_record_does_not_bring_a_deleted_entry_back(store: PartitionStore) -> None:

@@ -95,10 +95,10 @@ async def test_what_is_acknowledged_in_one_turn_is_one_batch(
     batches: list[int] = []
     write = bench.store.write
 
-    def counted(entries: Iterable[Entry], next_offset: int) -> None:
+    def counted(entries: Iterable[Entry], next_offset: int, *, ahead: bool) -> None:
         listed = list(entries)
         batches.append(len(listed))
-        write(listed, next_offset)
+        write(listed, next_offset, ahead=ahead)
 
     monkeypatch.setattr(bench.store, "write", counted)
     for number in range(50):
@@ -160,7 +160,7 @@ async def test_a_store_that_fails_stops_the_worker(
 ) -> None:
     full = OSError("No space left on device")
 
-    def refuse(entries: Iterable[Entry], next_offset: int) -> None:
+    def refuse(entries: Iterable[Entry], next_offset: int, *, ahead: bool) -> None:
         raise full
 
     write = bench.table.put(0, "a", b"1")

@@ -113,6 +113,9 @@ class Caller:
         """Send once, and make what came of it durable. Raises: NotOwned before the send."""
         if not self._claims.goes_on(call):
             return "left"
+        if not self._ownership.owns(call.partition):
+            # An epoch is raised before the calls of a former one are compared with what is stored.
+            raise NotOwned("receipts", call.partition)
         stored = self._stored(call)
         if stored is not None and stored.final:
             call.receipt = stored  # R3: another owner settled it while the partition was away

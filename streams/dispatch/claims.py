@@ -67,7 +67,12 @@ class Claims:
     def ask(
         self, delivery: Delivery, request: ToolRequest, tool: ToolSpec, provider: ProviderSpec
     ) -> None:
-        """Answer a request, or let it wait for the purchase that will."""
+        """Answer a request, or let it wait for the purchase that will.
+
+        One that comes while its partition is given up is left to whoever reads it next.
+        """
+        if not self._ownership.owns(delivery.partition):
+            return
         if self._waits_for_settling(
             request.receipt, delivery, lambda: self.ask(delivery, request, tool, provider)
         ):
@@ -215,7 +220,11 @@ class Claims:
         settling = self._settling.get(key)
         if settling is None:
             return False
-        settling.add_done_callback(lambda _: again() if delivery.live else None)
+        settling.add_done_callback(
+            lambda _: (
+                again() if delivery.live and self._ownership.owns(delivery.partition) else None
+            )
+        )
         return True
 
     def _decide(

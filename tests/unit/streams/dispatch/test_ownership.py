@@ -151,6 +151,14 @@ async def test_a_renewed_foreign_lease_is_waited_for_anew() -> None:
     assert role.provider.sends == []
 
 
+async def test_a_request_whose_partition_is_being_given_up_is_left_to_its_next_reader() -> None:
+    role = Role()
+    role.app.owned.discard(0)
+    delivery = role.ask("r1")
+    await settle()
+    assert (len(role.claims), delivery.acked, role.provider.sends) == (0, False, [])
+
+
 async def test_a_forgotten_receipt_is_bought_anew_and_an_open_one_is_not_forgotten() -> None:
     role = Role()
     role.ask("r1")

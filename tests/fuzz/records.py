@@ -41,7 +41,7 @@ PROVIDER = ProviderSpec(
     base_url="http://provider.test/v1",
     auth=Auth(kind="header", secret="canary", name="X-Key"),
     headers={"X-Team": "a"},
-    limits=(Rate(calls=10, per_s=1),),
+    limits=(Rate(calls=100, per_s=60),),  # not spread out: its clock stands still
     concurrency=8,
 )
 TOOL = ToolSpec(id="t", provider="p", path="/t", cost=0.5, stale_after_s=60)

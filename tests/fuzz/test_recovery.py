@@ -44,7 +44,10 @@ class NoStore:
 
 
 def recover(odd: SimpleNamespace, derive: Any, good: SimpleNamespace) -> StrictTable:
-    """Apply an odd record, then a good one and an owner; return the table as it then is."""
+    """Apply an odd record, then a good one and an owner; return the table as it then is.
+
+    The odd one may begin an epoch: the good one is of a higher.
+    """
     records = [odd, good, record(EPOCH_KEY.encode(), OWNER, b"3")]
     store: Any = NoStore()
     entries, refused = winners(records, store, derive)
@@ -61,14 +64,14 @@ def recover(odd: SimpleNamespace, derive: Any, good: SimpleNamespace) -> StrictT
 
 def rebuild(odd: SimpleNamespace) -> None:
     """Recover both tables, and let their roles read what is there."""
-    good = record(b"run/good", codec.encode(ROW_ENTRY.model_copy(update={"row": "good"})), b"1")
+    good = record(b"run/good", codec.encode(ROW_ENTRY.model_copy(update={"row": "good"})), b"3")
     rows: Any = recover(odd, derive_counts, good)
     entries = RowEntries(rows, rows.app.epoch)
     ended = entries.ended(0, "run", "good")
     assert ended is not None
     assert ended.status == "completed"
     assert entries._counts_of(0, "run").to_json()
-    receipts: Any = recover(odd, None, record(b"good", good_receipt(), b"1"))
+    receipts: Any = recover(odd, None, record(b"good", good_receipt(), b"3"))
     kept = ReceiptStore(receipts, Ownership("me", receipts.app.epoch, *(None,) * 3))  # type: ignore[arg-type]
     found = kept.get(0, "good")
     assert found is not None

@@ -81,7 +81,7 @@ PAYING = (
         ("INV11",),
         of(OpenCall, "key_is_old", ("return sent and", "return False and")),
         of(caller, "policy_of", ("round(call.tool.key_lifetime_s * 1000)", "10**12")),
-        of(receipts, "take_over", ("age_ms >= key_lifetime_ms", "False")),
+        of(receipts, "take_over", ("age_ms >= usable_key_ms(key_lifetime_ms)", "False")),
     ),
 )
 
@@ -159,7 +159,7 @@ PACING = (
     Bug(
         "a lane has always room",
         ("INV14",),
-        of(pacing.Pacer, "room", ("return self._concurrency", "return True or self._concurrency")),
+        of(pacing.Pacer, "room", ("return self.slots", "return True or self.slots")),
     ),
     Bug(
         "a new owner counts nothing of what its lane has sent",

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rowmill.settings import Settings
 from tests.kit.mill import Mill, many_companies, until_calls
 
 ROWS = 2_000
+ROWS_OPEN = 50
+"""Of a run that says nothing else; each has one call in flight."""
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(420)]
 
@@ -34,7 +35,7 @@ def test_kill_9_in_the_middle_loses_no_row_and_repeats_only_open_calls(
         assert exported == Counter({f"S{number:06d}": 1 for number in range(ROWS)})
         repeated = mill.provider.repeated_keys()
         if victim == "dispatch":
-            assert len(repeated) <= Settings().lane_concurrency, "only calls that were in flight"
+            assert len(repeated) <= ROWS_OPEN, "only calls that were in flight"
             assert all(times == 2 for times in repeated.values())
         else:
             assert repeated == {}

@@ -23,6 +23,21 @@ def lane_for(tool: ToolSpec, provider: ProviderSpec, partitions: int) -> LaneRec
     return LaneRecord(tool=tool.id, lane=f"tool:{tool.id}", partitions=list(range(partitions)))
 
 
+def limited_later(
+    lanes: LanesView, tools: Iterable[ToolSpec], providers: Mapping[str, ProviderSpec]
+) -> list[str]:
+    """Return tools whose receipts lie in several partitions although their provider has limits now.
+
+    Their lane has an owner in each worker that has one of them, and each keeps the limits by itself.
+    """
+    found = []
+    for tool in tools:
+        lane = lanes.get(tool.id)
+        if lane is not None and len(lane.partitions) > 1 and providers[tool.provider].limits:
+            found.append(tool.id)
+    return found
+
+
 async def ensure_lanes(
     lanes: ViewedLog[LanesView],
     tools: Iterable[ToolSpec],

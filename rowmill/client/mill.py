@@ -12,6 +12,7 @@ from rowmill.client.claims import Life, RunLock, claim
 from rowmill.client.drive import Means
 from rowmill.client.follow import Follower
 from rowmill.client.instance import instance_id
+from rowmill.client.lanes import limited_later
 from rowmill.client.look import look_at_runs
 from rowmill.client.run import Run
 from rowmill.client.source import Source
@@ -89,6 +90,17 @@ class Mill:
         claimed.begin()
         return claimed
 
+    async def _tell_of_lanes(self, work: Work, note: Note) -> None:
+        """Say where limits hold for each dispatch worker instead of for all of them together."""
+        await self.lanes.read_on()
+        providers = {provider.id: provider for provider in work.providers}
+        for tool in limited_later(self.lanes.view, work.tools, providers):
+            note(
+                f"{tool} was first used without limits, so its answers lie in several partitions: each "
+                "dispatch worker keeps its limits by itself. Run one dispatch worker, or give each "
+                "its part of the limit."
+            )
+
     async def _claimed(
         self, work: Work, source: Source, run: str, lock: RunLock, note: Note
     ) -> Run:
@@ -97,6 +109,7 @@ class Mill:
         if held is not None:
             _compare(work, source, held, note)
         again = await self._runs_again(work, held)
+        await self._tell_of_lanes(work, note)
         # Taken before the claim: no row of a new run can have ended below these.
         begin = await end_offsets(self.settings, ROWS_CHANGELOG) if held is None else None
         instance = instance_id(self.settings.home)

@@ -267,13 +267,18 @@ class Pacer:
         return min(found, default=None)
 
     @property
+    def longest_ms(self) -> int:
+        """The longest window; 0 without windows."""
+        return max((window.per_ms for window in self._declared), default=0)
+
+    @property
     def burst(self) -> int | None:
         """Calls that the smallest window admits at once; None without windows."""
         return min((window.calls for window in self._declared), default=None)
 
     def carried(self, now_ms: int, wall_ms: int, reserved: int) -> Carried:
         """Return what the next owner must count, with `reserved` more permits that may be used."""
-        longest_ms = max((window.per_ms for window in self._declared), default=0)
+        longest_ms = self.longest_ms
         left = max((self._recent_left_ms, *(window.left_ms for window in self._declared)), key=len)
         ages = [age for at in reversed(left) if (age := max(0, now_ms - at)) <= longest_ms]
         held_ms = max(0, self._held_until_ms - now_ms)

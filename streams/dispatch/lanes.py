@@ -146,7 +146,8 @@ class Lane:
             now = self._clock.monotonic_ms()
             wait = self.pacer.earliest_ms(now) - now
             if wait > 0:
-                self._come_back(wait)
+                refresh_ms = self._permits.refresh()
+                self._come_back(wait if refresh_ms is None else min(wait, refresh_ms))
                 return
             self.pacer.record_send(now)
             call = self._queue.popleft()

@@ -25,6 +25,10 @@ from rowmill.topics.contracts import LaneEntry
 BURST_PART = 8
 """A block holds at most an 8th of what the smallest window admits: so much a takeover may cost."""
 
+REFRESHED_MS_MIN = 10_000
+"""A lane that waits for a window of this length or longer writes how old its sends are by now, each 8th
+of it: a new owner takes them for as old as the last record says."""
+
 QUIET_MS = 1_000
 """A block that lasted for longer was too large."""
 
@@ -69,12 +73,13 @@ class Block:
 
 @dataclass(slots=True)
 class _Tenure:
-    """What a lane has in one partition, since `epoch`."""
+    """What a lane has in one partition, since `epoch`. `coming`: permits whose block is not durable yet."""
 
     epoch: int
     size: int = 1
     reserved_ms: int = 0
-    reserving: bool = False
+    written_ms: int = 0
+    coming: int = 0
     blocks: deque[Block] = field(default_factory=deque)
     reading: asyncio.Future[None] | None = None
 
@@ -140,6 +145,16 @@ class Permits:
             blocks.popleft()
         return block.id
 
+    def refresh(self) -> int | None:
+        """Keep the record young while the lane waits. Returns: after how many ms again; None: never."""
+        longest_ms = self._pacer.longest_ms
+        if longest_ms < REFRESHED_MS_MIN:
+            return None
+        every_ms, now_ms = longest_ms // BURST_PART, self._means.clock.monotonic_ms()
+        if all(now_ms - tenure.written_ms >= every_ms for tenure in self._tenures.values()):
+            self.save()
+        return every_ms
+
     def save(self) -> None:
         """Make known what the next owner must wait for: the lane was told to (G2)."""
         for partition, tenure in self._tenures.items():
@@ -181,30 +196,31 @@ class Permits:
 
     def _reserve(self, partition: int, tenure: _Tenure) -> None:
         """Ask for one more block, unless that is under way; it grows while blocks are used up fast."""
-        if tenure.reserving:
+        if tenure.coming:
             return
         now_ms, burst = self._means.clock.monotonic_ms(), self._pacer.burst or 1
         quick = now_ms - tenure.reserved_ms < QUIET_MS
         size = tenure.size * 2 if quick else tenure.size // 2
         tenure.size = max(1, min(size, burst // BURST_PART))
         tenure.reserved_ms = now_ms
-        tenure.reserving = True
+        tenure.coming = tenure.size
         try:
             self._write(partition, tenure, tenure.size)
         except NotOwned:
-            tenure.reserving = False
+            tenure.coming = 0
 
     def _write(self, partition: int, tenure: _Tenure, permits: int) -> None:
         means, block = self._means, self._means.new_id()
+        tenure.written_ms = means.clock.monotonic_ms()
         carried = self._pacer.carried(
-            means.clock.monotonic_ms(), means.clock.wall_ms(), tenure.left + permits
+            means.clock.monotonic_ms(), means.clock.wall_ms(), tenure.left + tenure.coming
         )
         held_until_ms = self._pacer.held_until_ms if carried.held_ms else 0
         durable = means.store.put(partition, self._lane, block, carried)
 
         def written(done: asyncio.Future[None]) -> None:
             if permits:
-                tenure.reserving = False
+                tenure.coming = 0
             if done.cancelled() or done.exception() is not None:
                 return
             means.note(

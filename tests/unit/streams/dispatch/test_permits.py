@@ -132,3 +132,36 @@ async def test_an_entry_that_nobody_can_read_ends_the_worker() -> None:
     assert role.provider.sends == []
     (failure,) = role.app.failures
     assert "rowmill-dispatch-pacing-changelog: the entry 'p' can't be read" in str(failure)
+
+
+async def test_a_lane_that_waits_for_a_long_window_says_how_old_its_sends_are_by_now() -> None:
+    role = paced_role()
+    assert await asked(role, 12) == 10
+    written = len(role.pacing.writes)
+    lane = role.lanes.of(role.record.providers[0])
+    role.clock.now_ms += 30_000
+    lane.pump()
+    lane.pump()
+    assert len(role.pacing.writes) == written + 1
+    assert record(role).sends == ((30_000, 10),)
+
+
+async def test_a_short_window_needs_no_record_while_it_waits() -> None:
+    limits = (Rate(calls=3, per_s=1),)
+    role = Role(PACED.model_copy(update={"limits": limits}), TOOL)
+    await asked(role, 6)
+    written = len(role.pacing.writes)
+    role.clock.now_ms += 50
+    role.lanes.of(role.record.providers[0]).pump()
+    assert len(role.pacing.writes) == written
+
+
+@pytest.mark.behaviour("G2")
+async def test_a_record_written_while_a_block_is_on_its_way_counts_that_block() -> None:
+    """It comes after the block's own record, and would else be the last word while permits are used."""
+    app = FakeApp(hold=True)
+    role = paced_role(app=app)
+    assert await asked(role, 1) == 0
+    role.lanes.of(role.record.providers[0]).hold(0, 0)
+    assert len(role.pacing.writes) == 2
+    assert record(role).open == 1

@@ -50,6 +50,7 @@ class Ownership:
         self._app = app
         self.epochs: dict[int, int] = {}
         self.ready = asyncio.Event()
+        self.was_ready = False
         self._taking: asyncio.Task[None] | None = None
         self._told: set[int] = set()
         self._stores: dict[TopicPartition, PartitionStore] = {}
@@ -109,6 +110,7 @@ class Ownership:
                 self._app.flow_control.resume()
                 await self._consumer.begin(tps)
             log.info("partitions_ready", partitions=sorted(partitions), epochs=self.epochs)
+            self.was_ready = True
             self.ready.set()
             self._follow(self._standby_partitions() - partitions)
             if self._read_back_from:

@@ -70,7 +70,8 @@ async def _serve(app: RoleApp, on_ready: Callable[[], None]) -> int:
             )
             await app.start()
             await _until_any(app.ownership.ready.wait(), told.wait(), app._crashed.wait())
-            if app.ownership.ready.is_set() and not app.crashed:
+            # Not whether it is ready now: another rebalance may have begun in the same turn.
+            if app.ownership.was_ready and not app.crashed:
                 gc.collect()
                 gc.freeze()  # modules and the app live as long as the process
                 on_ready()

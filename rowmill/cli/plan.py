@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import typer
@@ -63,7 +64,8 @@ def plan(
 def _planned(order: Order) -> Plan:
     from rowmill.cli.prepare import prepare
     from rowmill.cli.words import plain
-    from rowmill.client.plan import Planner, read_receipts, receipt_shelf
+    from rowmill.client.plan import Planner, receipt_shelf
+    from rowmill.client.receipts import read_receipts
     from rowmill.ops.supervisor import control
     from rowmill.settings import Settings
 
@@ -75,11 +77,9 @@ def _planned(order: Order) -> Plan:
         note(f"{order.input}: {warning}")
     with receipt_shelf() as shelf:
         settings = prepared.settings
-        if settings.embedded:
-            with control.ensure(settings, [], {}, note=note):
-                asyncio.run(read_receipts(settings, shelf))
-        else:
-            asyncio.run(read_receipts(settings, shelf))
+        broker = control.ensure(settings, [], {}, note=note) if settings.embedded else nullcontext()
+        with broker:
+            asyncio.run(read_receipts(settings, shelf.apply))
         now_ms = time.time_ns() // 1_000_000
         wanted = prepared.work.options.force
         planner = Planner(prepared.play, shelf, settings, now_ms, wanted)

@@ -110,9 +110,4 @@ async def _read_lanes(settings: Settings, lanes: LanesView) -> None:
     def take(record: LogRecord) -> None:
         lanes.apply(record.key, record.value, record.offset)
 
-    reader = LogReader(settings, LANES, take)
-    await reader.start()
-    try:
-        await reader.caught_up()
-    finally:
-        await reader.stop()
+    await LogReader(settings, LANES, take).read_once()

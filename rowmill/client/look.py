@@ -45,19 +45,11 @@ async def look_at_runs(settings: Settings, run: str | None = None) -> list[RunLo
     def fold_entry(record: LogRecord) -> None:
         tallies.apply(record, run)
 
-    await _read(LogReader(settings, RUNS, fold_run))
+    await LogReader(settings, RUNS, fold_run).read_once()
     wanted = [record for record in view.all() if run is None or record.run == run]
     if wanted:
-        await _read(LogReader(settings, ROWS_CHANGELOG, fold_entry))
+        await LogReader(settings, ROWS_CHANGELOG, fold_entry).read_once()
     return [_look(record, tallies.counts(record.run)) for record in wanted]
-
-
-async def _read(reader: LogReader) -> None:
-    await reader.start()
-    try:
-        await reader.caught_up()
-    finally:
-        await reader.stop()
 
 
 def _look(record: RunRecord, counts: Counts) -> RunLook:

@@ -29,11 +29,10 @@ from rowmill.plays.specs import ProviderSpec, ToolSpec
 from rowmill.plays.tools import OutputT, Tool
 from rowmill.plays.values import to_json
 from rowmill.settings import Settings
-from rowmill.streams.adapters.log_reader import LogReader, LogRecord
+from rowmill.streams.adapters.log_reader import LogRecord
 from rowmill.streams.core.columns import Row
 from rowmill.streams.core.identity import receipt_key
 from rowmill.streams.core.receipts import Ask, Asker, Existing, Receipt, claim
-from rowmill.topics.catalogue import RECEIPTS_CHANGELOG
 from rowmill.topics.codec import UndecodableRecord, decode
 from rowmill.topics.contracts import ReceiptEntry
 
@@ -77,16 +76,6 @@ def receipt_shelf() -> Iterator[ReceiptShelf]:
     """Yield an empty shelf; it is gone afterwards."""
     with closing(ReceiptShelf()) as shelf:
         yield shelf
-
-
-async def read_receipts(settings: Settings, shelf: ReceiptShelf) -> None:
-    """Fill a shelf with what the changelog holds now. Raises: LogUnreadable."""
-    reader = LogReader(settings, RECEIPTS_CHANGELOG, shelf.apply)
-    await reader.start()
-    try:
-        await reader.caught_up()
-    finally:
-        await reader.stop()
 
 
 @dataclass

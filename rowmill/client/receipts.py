@@ -99,9 +99,14 @@ async def list_receipts(
             if found is not None:
                 newest.execute(_PUT, found)
 
-        await _read(settings, put)
+        await read_receipts(settings, put)
         rows = newest.execute(_LIST, (tool, state, limit)).fetchall()
     return [ReceiptLook(*row) for row in rows]
+
+
+async def read_receipts(settings: Settings, take: Callable[[LogRecord], None]) -> None:
+    """Hand over every record that the receipts' changelog holds now. Raises: LogUnreadable."""
+    await LogReader(settings, RECEIPTS_CHANGELOG, take).read_once()
 
 
 class Newest(Generic[T]):
@@ -129,7 +134,7 @@ class Newest(Generic[T]):
 async def find_receipt(settings: Settings, key: str) -> Receipt | None:
     """Return a receipt as it is stored, None where there is none. Raises: LogUnreadable."""
     newest = Newest([key], _whole)
-    await _read(settings, newest.apply)
+    await read_receipts(settings, newest.apply)
     return newest.get(key)
 
 
@@ -146,15 +151,6 @@ def _whole(value: bytes) -> Receipt | None:
         return decode(ReceiptEntry, value).receipt
     except UndecodableRecord:
         return None
-
-
-async def _read(settings: Settings, take: Callable[[LogRecord], None]) -> None:
-    reader = LogReader(settings, RECEIPTS_CHANGELOG, take)
-    await reader.start()
-    try:
-        await reader.caught_up()
-    finally:
-        await reader.stop()
 
 
 def _row(record: LogRecord) -> tuple[Any, ...] | None:

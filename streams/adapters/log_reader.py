@@ -127,6 +127,17 @@ class LogReader:
             raise
         self._task = asyncio.create_task(self._read(), name=f"read {self._topic}")
 
+    async def read_once(self) -> None:
+        """Hand over what the topic holds now, then stop: instead of `start` and `stop`.
+
+        Raises: LogUnreadable; what `on_record` raised.
+        """
+        await self.start()
+        try:
+            await self.caught_up()
+        finally:
+            await self.stop()
+
     async def look_at_ends(self) -> dict[int, int]:
         """Return `end_offsets` without reading anything: instead of `start` and `stop`."""
         try:

@@ -119,12 +119,10 @@ class Window:
             return None
         return 0 if len(self.left_ms) < free else self.left_ms[-free] + self.per_ms + self._door_ms
 
-    def take_in(self, sends_ms: list[int]) -> None:
+    def take_in(self, sends_ms: Iterable[int]) -> None:
         """Count sends of a former owner among ours. `sends_ms`: ascending."""
         for times in (self.sent_ms, self.left_ms):
-            merged = heapq.merge(list(times), sends_ms)
-            times.clear()
-            times.extend(merged)
+            _merge_in(times, sends_ms)
 
 
 class Pacer:
@@ -133,10 +131,9 @@ class Pacer:
     def __init__(
         self, windows: Iterable[tuple[int, int]] = (), concurrency: int | None = None
     ) -> None:
-        """`windows`: (calls, per_ms) each; `concurrency`: calls in flight, None for no bound. `slots`:
-        how many of them are worth having now (`core.concurrency`); another limit resets them.
+        """`windows`: (calls, per_ms) each; `concurrency`: calls in flight, None for no bound.
 
-
+        `slots`, an attribute: how many of them are worth having now (`core.concurrency`).
         Raises: ValueError for a number below 1.
         """
         if concurrency is not None and concurrency < 1:
@@ -294,12 +291,17 @@ class Pacer:
         for sent_ms, calls in sorted(sends):
             times.extend([sent_ms] * min(calls, times.maxlen or 0))
         for window in self._windows:
-            window.take_in(list(times))
+            window.take_in(times)
         for recent in (self._recent_ms, self._recent_left_ms):
-            merged = heapq.merge(list(recent), times)
-            recent.clear()
-            recent.extend(merged)
+            _merge_in(recent, times)
         self._held_until_ms = max(self._held_until_ms, at_ms + carried.held_ms - apart_ms)
+
+
+def _merge_in(times: deque[int], sends_ms: Iterable[int]) -> None:
+    """Put ascending times among ascending ones; the oldest fall out of a deque that is full."""
+    merged = list(heapq.merge(times, sends_ms))
+    times.clear()
+    times.extend(merged)
 
 
 def _is_short(window: Window) -> bool:

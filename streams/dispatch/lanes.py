@@ -91,7 +91,8 @@ class Lane:
         rate_per_s = self.pacer.rate_per_s
         if self._concurrency is None:
             self._concurrency = Concurrency(start, maximum, rate_per_s)
-        self._concurrency.bound(maximum, rate_per_s)
+        else:
+            self._concurrency.bound(maximum, rate_per_s)
         self.pacer.slots = self._concurrency.limit
 
     def heard(self, outcome: Outcome) -> None:

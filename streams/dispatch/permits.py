@@ -114,7 +114,6 @@ class Permits:
         self._means = means
         self._come = come
         self._tenures: dict[int, _Tenure] = {}
-        self._tasks: set[asyncio.Future[None]] = set()
 
     def ready(self, partition: int) -> bool:
         """Whether a call of that partition may take a permit now; if not, `come` follows.
@@ -182,11 +181,9 @@ class Permits:
         at_ms = means.ownership.recovered_ms(partition)
         self._pacer.inherit(carried, at_ms, means.clock.wall_ms())
         tenure.reading = reading = asyncio.ensure_future(means.read_past(partition))
-        self._tasks.add(reading)
         reading.add_done_callback(lambda done: self._has_read(done, tenure))
 
     def _has_read(self, done: asyncio.Future[None], tenure: _Tenure) -> None:
-        self._tasks.discard(done)
         if done.cancelled():
             return  # the partition went to another owner
         if (error := done.exception()) is not None:

@@ -152,9 +152,10 @@ def winners(
 ) -> tuple[list[Entry], int]:
     """Return the entries that changelog `records` leave over `store`, and how many were refused.
 
-    `records`: in the order of their offsets, with `key`, `value` and `headers`. One is late, and refused,
-    where a higher epoch has begun before it. Derived entries are held to their own epochs, too. A record that is none of this table's (a key
-    that can't be one, a value that `derive` can't read) is refused: it replaces nothing.
+    `records`: in the order of their offsets, with `key`, `value` and `headers`. One is late, and
+    refused, where a higher epoch has begun before it. Derived entries are held to their own epochs,
+    too. A record that is none of this table's (a key that can't be one, a value that `derive` can't
+    read) is refused: it replaces nothing.
     """
     parts = (_read(record, derive) for record in records)
     read = [part for part in parts if part is not None]

@@ -43,7 +43,7 @@ def changelog(monkeypatch: pytest.MonkeyPatch) -> list[LogRecord]:
         for each in records:
             take(each)
 
-    monkeypatch.setattr(receipts_module, "_read", read)
+    monkeypatch.setattr(receipts_module, "read_receipts", read)
     return records
 
 

@@ -188,6 +188,7 @@ class Permits:
             return  # the partition went to another owner
         if (error := done.exception()) is not None:
             self._means.crash(error)
+            return  # nothing leaves any more: a former owner's calls are not known
         tenure.reading = None
         self._come()
 

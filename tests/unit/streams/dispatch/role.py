@@ -119,10 +119,13 @@ class Role:
 
     def means(self, own: Ownership) -> Means:
         self.pacing = FakeTable(self.app)
+        self.read_past_error: Exception | None = None
         blocks = itertools.count()
 
         async def read_past(partition: int) -> None:
             await asyncio.sleep(0)
+            if self.read_past_error is not None:
+                raise self.read_past_error
 
         store = PacingStore(cast(Any, self.pacing), own, own.instance)
         new_id = lambda: f"b{next(blocks)}"

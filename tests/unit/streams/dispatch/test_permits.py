@@ -165,3 +165,11 @@ async def test_a_record_written_while_a_block_is_on_its_way_counts_that_block() 
     role.lanes.of(role.record.providers[0]).hold(0, 0)
     assert len(role.pacing.writes) == 2
     assert record(role).open == 1
+
+
+async def test_nothing_leaves_where_the_partition_could_not_be_read() -> None:
+    role = paced_role()
+    leave_record(role)
+    role.read_past_error = OSError("no broker")
+    assert await asked(role, 2) == 0
+    assert role.app.failures == [role.read_past_error]

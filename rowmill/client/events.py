@@ -48,12 +48,7 @@ class Events:
             except (msgspec.DecodeError, msgspec.ValidationError):
                 return  # somebody else's record under our key tells nothing
 
-        reader = LogReader(settings, RUNS_EVENTS, note)
-        await reader.start()
-        try:
-            await reader.caught_up()
-        finally:
-            await reader.stop()
+        await LogReader(settings, RUNS_EVENTS, note).read_once()
 
     async def write(self, kind: Kind, counts: Counts, wall_s: float) -> None:
         """Write an event; a start or an end that was written before is not repeated.

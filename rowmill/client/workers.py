@@ -10,6 +10,7 @@ from aiokafka.errors import KafkaError
 
 from rowmill.errors import InfrastructureError
 from rowmill.settings import Settings
+from rowmill.streams.tasks import closed
 from rowmill.topics.connection import client_options
 
 ROLES = ("rows", "dispatch", "sink")
@@ -60,7 +61,7 @@ class Workers:
 
     async def stop(self) -> None:
         """Disconnect."""
-        await self._admin.close()
+        await closed(self._admin.close())
 
 
 def _groups_with_members(answers: list[Any]) -> set[str]:

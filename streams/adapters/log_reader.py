@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from rowmill.errors import InfrastructureError
 from rowmill.settings import Settings
+from rowmill.streams.tasks import closed
 from rowmill.topics.catalogue import TopicDefinition
 from rowmill.topics.connection import client_options
 
@@ -120,10 +121,10 @@ class LogReader:
             if beginning:
                 await self._consumer.seek_to_beginning(*beginning)
         except (KafkaError, OSError) as error:
-            await self._consumer.stop()
+            await closed(self._consumer.stop())
             raise self._unreadable(error) from error
         except BaseException:
-            await self._consumer.stop()
+            await closed(self._consumer.stop())
             raise
         self._task = asyncio.create_task(self._read(), name=f"read {self._topic}")
 
@@ -146,7 +147,7 @@ class LogReader:
         except (KafkaError, OSError) as error:
             raise self._unreadable(error) from error
         finally:
-            await self._consumer.stop()
+            await closed(self._consumer.stop())
 
     async def end_offsets(self) -> dict[int, int]:
         """Return the offset after the last record of each partition, as it is now."""
@@ -196,7 +197,7 @@ class LogReader:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
-        await self._consumer.stop()
+        await closed(self._consumer.stop())
         self._fail_waiters()
         if self.failed.done():
             self.failed.result()
@@ -327,7 +328,7 @@ async def cluster_id(settings: Settings) -> str:
     except (KafkaError, OSError) as error:
         raise LogUnreadable(no_kafka(settings, error)) from error
     finally:
-        await admin.close()
+        await closed(admin.close())
     return str(found["cluster_id"])
 
 

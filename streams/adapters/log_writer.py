@@ -22,6 +22,7 @@ from rowmill.settings import Settings
 from rowmill.streams.adapters.log_reader import no_kafka
 from rowmill.streams.adapters.secrets import EnvironmentSecrets
 from rowmill.streams.ports import Secrets
+from rowmill.streams.tasks import closed
 from rowmill.topics.catalogue import TopicDefinition
 from rowmill.topics.codec import Headers
 from rowmill.topics.connection import client_options
@@ -84,12 +85,12 @@ class LogWriter:
         try:
             await self._producer.start()
         except (KafkaError, OSError) as error:
-            await self._producer.stop()
+            await closed(self._producer.stop())
             raise LogUnwritable(no_kafka(self._settings, error)) from error
 
     async def stop(self) -> None:
         """Send what is enqueued, then disconnect."""
-        await self._producer.stop()
+        await closed(self._producer.stop())
 
     def secret_in(self, value: bytes) -> str | None:
         """Return the name of a secret that keeps `value` from being written, None for none."""

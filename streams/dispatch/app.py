@@ -158,6 +158,7 @@ class Dispatch:
         self._came.set()
 
     async def _lost(self, partitions: set[int]) -> None:
+        self._caller.lost(partitions)
         self._claims.lost(partitions)
         self._mail.lost(partitions)
         self.requests.lost(partitions)

@@ -65,6 +65,7 @@ class Caller:
         self._crash = crash
         self._notes = notes
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unsent_calls: dict[OpenCall, Heartbeat] = {}
 
     def connect(self, claims: Claims, lanes: Lanes) -> None:
         """Name whom to tell of endings; they in turn hand calls to `send`."""
@@ -77,6 +78,17 @@ class Caller:
         task = asyncio.create_task(self._run(call))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def lost(self, partitions: set[int]) -> None:
+        """Park what was claimed in partitions that are given up, and has not left.
+
+        At once, so that it goes with the last flush: a connection that takes seconds, or a wait at
+        the door, would outlast it, and the next owner would count a send that never was.
+        """
+        for call, heartbeat in list(self._unsent_calls.items()):
+            here = call.partition in partitions and self._claims.goes_on(call)
+            if here and not call.left:
+                self._park(call, heartbeat, reached=False, uses_attempt=False)
 
     async def drain(self, within_s: float) -> None:
         """Wait for the calls in flight to settle, `within_s` seconds at most."""
@@ -107,6 +119,7 @@ class Caller:
             log.exception("call_broke", receipt=call.receipt.key, tool=call.tool.id)
             self._crash(error)
         finally:
+            self._unsent_calls.pop(call, None)
             lane.ended(left=call.left)
 
     async def _attempt(self, call: OpenCall, lane: Lane) -> _Next:
@@ -131,7 +144,9 @@ class Caller:
         now_wall_ms = self._clock.wall_ms()
         call.receipt = receipts.start(receipts.pick(call.receipt), lease, now_wall_ms)
         self._notes.claimed(call, lease, heartbeat.ends_ms)
-        await self._store.put(call.partition, call.receipt)
+        durable = self._store.put(call.partition, call.receipt)
+        self._unsent_calls[call] = heartbeat
+        await durable
         self._notes.running(call, lease)
         if not self._claims.goes_on(call):
             return "left"
@@ -144,6 +159,9 @@ class Caller:
             return self._unsent(call, heartbeat)
         finally:
             departure.close()
+            self._unsent_calls.pop(call, None)
+        if not call.left and call.receipt.lease is None:
+            return GATE_MS  # parked as its partition was given up, before its connection was there
         self._notes.heard(call, lease, outcome)
         lane.heard(outcome)
         if not self._claims.goes_on(call):
@@ -193,7 +211,8 @@ class Caller:
     def _unsent(self, call: OpenCall, heartbeat: Heartbeat) -> _Next:
         if not self._claims.goes_on(call):
             return "left"
-        self._park(call, heartbeat, reached=False, uses_attempt=False)
+        if call.receipt.lease is not None:
+            self._park(call, heartbeat, reached=False, uses_attempt=False)
         return GATE_MS
 
     def _park(

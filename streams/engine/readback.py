@@ -17,6 +17,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from rowmill.streams.engine.recovery import epoch_of, key_of
 from rowmill.streams.engine.tables import EPOCH_KEY, DurableTable
+from rowmill.streams.tasks import closed
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +56,7 @@ class ReadBack:
                     for record in records:
                         self._look_at(tp, record)
         finally:
-            await reader.stop()
+            await closed(reader.stop())
 
     def _look_at(self, tp: TopicPartition, record: Any) -> None:
         """Cover a record that came after one of a higher epoch; records of our own former epochs,

@@ -22,6 +22,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 
 from rowmill.streams.engine.stores import Entry, PartitionStore
 from rowmill.streams.engine.tables import EPOCH_HEADER, EPOCH_KEY, Derive, DurableTable, is_owner
+from rowmill.streams.tasks import closed
 
 log = structlog.get_logger(__name__)
 
@@ -106,7 +107,7 @@ class Recovery:
             await self._note_positions(reader, ends)
             yield reader, ends
         finally:
-            await reader.stop()
+            await closed(reader.stop())
 
     async def _step(self, reader: AIOKafkaConsumer) -> None:
         """Apply what the next fetch brings."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,9 @@ class CompactedTail:
         self.at = 3
         self.answers = 0
         self.answering = True
+        self.stops = self.stopped = False
+        self.may_stop = asyncio.Event()
+        self.may_stop.set()
         self.waiting: deque[dict[TopicPartition, list[Any]]] = deque()
         self._client = SimpleNamespace(fetch_all_metadata=self._metadata)
         self._fetcher = SimpleNamespace()
@@ -35,7 +39,12 @@ class CompactedTail:
 
     async def start(self) -> None: ...
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """As aiokafka's: a cancellation is taken for that of a task of its own."""
+        self.stops = True
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.may_stop.wait()
+        self.stopped = True
 
     def assign(self, _places: list[TopicPartition]) -> None: ...
 
@@ -137,3 +146,21 @@ async def test_fetches_gather_only_while_nobody_waits(consumer: list[CompactedTa
     await asyncio.wait_for(waiting, 5)
     await until(lambda: fetcher._fetch_min_bytes == log_reader.GATHER_BYTES, within_s=5)
     await reader.stop()
+
+
+async def test_a_cancellation_while_a_consumer_stops_is_not_lost(
+    consumer: list[CompactedTail],
+) -> None:
+    """Who looks for ends in an endless task was never done: `rowmill run` hung at its end."""
+    reader = LogReader(Settings(), RUNS, lambda _record: None)
+    looking = asyncio.create_task(reader.look_at_ends())
+    await until(lambda: bool(consumer), within_s=5)
+    consumer[0].may_stop.clear()
+    await until(lambda: consumer[0].stops, within_s=5)
+    looking.cancel()
+    await asyncio.sleep(0)
+    assert not consumer[0].stopped, "a consumer is closed to its end"
+    consumer[0].may_stop.set()
+    await asyncio.wait([looking])
+    assert looking.cancelled()
+    assert consumer[0].stopped

@@ -56,9 +56,12 @@ class FakeProvider:
         self.answer: Callable[[int], Outcome] = lambda number: Answered({"n": number}, 7, 1.0)
         self.gate: asyncio.Event | None = None
         self.connects: Callable[[], None] = lambda: None
+        self.connecting: asyncio.Event | None = None
 
     async def call(self, send: Send) -> Outcome:
         self.connects()
+        if self.connecting is not None:
+            await self.connecting.wait()
         if not send.may_leave():
             raise NotSent
         self.sends.append(send)

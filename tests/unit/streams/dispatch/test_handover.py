@@ -274,3 +274,37 @@ async def test_a_call_not_sent_because_its_partition_goes_is_no_death_for_the_ne
     successor.ask()
     await settle(10)
     assert (successor.stored().deaths, successor.stored().sends) == (0, 1)
+
+
+@pytest.mark.behaviour("Q6")
+async def test_a_call_that_waits_for_its_connection_parks_at_once_as_its_partition_goes() -> None:
+    """A connection may take seconds: what it parks then comes after the last flush."""
+    role = Role()
+    connected = asyncio.Event()
+    role.provider.connecting = connected
+    role.ask()
+    await settle()
+    role.caller.lost({1})
+    assert role.stored().state == "running", "another partition went"
+    role.caller.lost({0})
+    assert (role.stored().state, role.stored().sends) == ("queued", 0)
+    lose(role)
+    connected.set()
+    await settle(10)
+    assert role.provider.sends == []
+    successor = Role(table=role.table)
+    successor.table.app.owned.add(0)
+    successor.ask()
+    await settle(10)
+    assert (successor.stored().deaths, successor.stored().sends) == (0, 1)
+
+
+@pytest.mark.behaviour("Q6")
+async def test_a_request_that_left_is_not_parked_as_its_partition_goes() -> None:
+    role = Role()
+    role.provider.gate = asyncio.Event()
+    role.ask()
+    await settle()
+    assert len(role.provider.sends) == 1
+    role.caller.lost({0})
+    assert role.stored().state == "running"

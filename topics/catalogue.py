@@ -94,4 +94,5 @@ def changelog(role: str, table: str) -> TopicDefinition:
 ROWS_CHANGELOG = changelog("rows", "rows")
 RECEIPTS_CHANGELOG = changelog("dispatch", "receipts")
 PACING_CHANGELOG = changelog("dispatch", "pacing")
-CHANGELOGS = (ROWS_CHANGELOG, RECEIPTS_CHANGELOG, PACING_CHANGELOG)
+LIMITS_CHANGELOG = changelog("dispatch", "limits")
+CHANGELOGS = (ROWS_CHANGELOG, RECEIPTS_CHANGELOG, PACING_CHANGELOG, LIMITS_CHANGELOG)

@@ -41,6 +41,8 @@ def end_block(report: RunReport, again: str) -> Iterator[str]:
             for failure in report.failures[:REASONS_SHOWN]
         ]  # fmt: skip
         yield f"failed: {'; '.join(shown)}"
+    if report.state == "stopped" and report.reason:
+        yield f"stopped: {plain(report.reason)}; {report.pending:,} rows wait"
     if report.exit_code and again:
         yield f"again: {again}"
     written = f"     out: {report.out}" if report.out else ""

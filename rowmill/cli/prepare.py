@@ -32,6 +32,8 @@ class Order:
     run_id: str | None = None
     concurrency: int | None = None
     limit: int | None = None
+    max_calls: int | None = None
+    budget: float | None = None
     on_row_error: str = "continue"
     encoding: str | None = None
     force: bool = False
@@ -112,6 +114,8 @@ def _options(order: Order, settings: Settings) -> RunOptions:
         concurrency=max(1, min(wanted, settings.row_max)),
         on_row_error="fail" if order.on_row_error == "fail" else "continue",
         limit=order.limit,
+        max_calls=order.max_calls,
+        budget=order.budget,
         input=str(order.input),
         sheet=f"sqlite:///{sheet_file(settings.sheet_url)}",
         force="all" if order.force else "failed" if order.retry_failed else None,

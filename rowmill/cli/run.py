@@ -28,6 +28,16 @@ Concurrency = Annotated[
 Limit = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first N rows.")
 ]
+MaxCalls = Annotated[
+    int | None,
+    typer.Option("--max-calls", metavar="N", min=0, help="Buy at most N answers in this run."),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget", metavar="X", min=0, help="Spend at most X in this run, by the tools' costs."
+    ),
+]
 OnRowError = Annotated[
     Literal["fail", "continue"],
     typer.Option("--on-row-error", help="fail: the first failed row stops the run."),
@@ -59,6 +69,8 @@ def run(
     run_id: RunId = None,
     concurrency: Concurrency = None,
     limit: Limit = None,
+    max_calls: MaxCalls = None,
+    budget: Budget = None,
     on_row_error: OnRowError = "continue",
     param: Param = None,
     encoding: Encoding = None,
@@ -79,7 +91,9 @@ def run(
       rowmill run play.py --input leads.csv --run-id 7f3a9c01 --retry-failed    its failed rows again
 
     Starts what is missing (broker, workers) and stops it again. Ctrl-C stops the run and prints the
-    command that resumes it. Exit codes: 0 every row ended well; 1 some failed or wait; 2 the
+    command that resumes it. So does a limit that is reached (--max-calls, --budget; they count over all
+    lives of a run, and hold until others are given) and a provider that is out of credits: what was
+    bought is kept, the other rows wait. Exit codes: 0 every row ended well; 1 some failed or wait; 2 the
     command, the play or the input is wrong, nothing was called; 3 broker, sheet or disk; 130 Ctrl-C.
     """
     from rowmill.cli.check import parsed_params
@@ -94,6 +108,8 @@ def run(
         run_id=run_id,
         concurrency=concurrency,
         limit=limit,
+        max_calls=max_calls,
+        budget=budget,
         on_row_error=on_row_error,
         encoding=encoding,
         force=force,

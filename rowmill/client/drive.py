@@ -62,7 +62,7 @@ class Means:
 class Drive:
     """The work of one life. Its attributes may be read at any time, for the progress.
 
-    `before`: the run's counts when this life began. `fed`: rows durable in Kafka. `behind`: records
+    `halted` is asked why calls may not start any more. `before`: the run's counts when this life began. `fed`: rows durable in Kafka. `behind`: records
     that the sheet lacks at the end. `moved_s`: when (monotonic) a row ended last.
     """
 
@@ -74,6 +74,7 @@ class Drive:
         self._began_s = time.monotonic()
         self._looked_s = 0.0
         self.checks: list[Callable[[], None]] = []
+        self.halted: Callable[[], str] = lambda: ""
         self.before = means.follower.counts()
         self._retried_before = means.follower.endings.retried
         self.phase: Phase = "starting"
@@ -166,8 +167,9 @@ class Drive:
         total = self._means.source.total
         stops = self._record.options.on_row_error == "fail"
         while True:
-            if stops and self._means.follower.endings.failed:
-                await self._stop_early(feeding)
+            reason = self._why_stop(stops)
+            if reason:
+                await self._stop_early(feeding, reason)
                 return "stopped" if self.ended < total else "finished"
             if feeding.done():
                 feeding.result()
@@ -176,6 +178,11 @@ class Drive:
                     return "finished"
             self._look_around()
             await self._next_change(feeding)
+
+    def _why_stop(self, stops: bool) -> str:
+        if stops and self._means.follower.endings.failed:
+            return "a row failed (--on-row-error fail)"
+        return self.halted()
 
     def _look_around(self) -> None:
         now_s = time.monotonic()
@@ -195,12 +202,12 @@ class Drive:
         change.cancel()
         changed.clear()
 
-    async def _stop_early(self, feeding: asyncio.Task[None]) -> None:
+    async def _stop_early(self, feeding: asyncio.Task[None], reason: str) -> None:
         """D3: admit no more rows; those admitted run to their end."""
         self.phase = "ending"
         feeding.cancel()
         await asyncio.wait([feeding])
-        await self._means.life.write(state="stopped", reason="a row failed (--on-row-error fail)")
+        await self._means.life.write(state="stopped", reason=reason)
         changed = self._means.follower.changed
         until_s = time.monotonic() + QUIET_S_MAX
         while time.monotonic() < until_s:

@@ -193,7 +193,13 @@ def _options(wanted: RunOptions, held: RunRecord | None) -> RunOptions:
     """Return the options of the next life: those given now, with the command they belong to."""
     former = None if held is None else Command(held.options.force, held.options.command)
     command = next_command(wanted.force, former, "" if held is None else held.state)
-    return wanted.model_copy(update={"force": command.force, "command": command.number})
+    update: dict[str, Any] = {"force": command.force, "command": command.number}
+    if held is not None:
+        # A limit holds for the run: only another limit lifts it.
+        for limit in ("max_calls", "budget"):
+            given = getattr(wanted, limit)
+            update[limit] = getattr(held.options, limit) if given is None else given
+    return wanted.model_copy(update=update)
 
 
 def _compare(work: Work, source: Source, held: RunRecord, note: Note) -> None:

@@ -47,7 +47,7 @@ class Failure(BaseModel):
 
 
 class RunReport(BaseModel):
-    """How a run stands, as `--json` prints it (`schema_` there is `schema`).
+    """How a run stands, as `--json` prints it (`schema_` there is `schema`). `reason`: why it stopped.
 
     completed + failed + skipped + duplicates + pending + cancelled = total."""
 
@@ -73,6 +73,7 @@ class RunReport(BaseModel):
     sheet: str
     out: str | None
     state: RunState
+    reason: str | None = None
     failures: list[Failure] = []
     warnings: list[str] = []
 
@@ -110,6 +111,7 @@ def report(
     run_id: str,
     dataset: str,
     state: RunState,
+    reason: str | None = None,
     total: int,
     counts: Counts,
     before: Counts,
@@ -153,5 +155,6 @@ def report(
         sheet=sheet,
         out=None,
         state=state,
+        reason=reason if state in ("paused", "stopped") else None,
         failures=failures,
     )

@@ -130,8 +130,9 @@ class Run:
             self._drive.phase = "done"
             return await self._report()
         self._means.life.start()
-        self._trouble.start()
+        self._drive.halted = lambda: self._trouble.halted
         try:
+            await self._trouble.start()
             await self._guarded(self._drive.to_the_end())
         except asyncio.CancelledError:
             raise
@@ -194,6 +195,7 @@ class Run:
             run_id=self.id,
             dataset=self.dataset,
             state=self._means.life.record.state,
+            reason=self._means.life.record.reason,
             total=self._means.source.total,
             counts=counts,
             before=self._drive.before,

@@ -34,6 +34,11 @@ class Answers:
         result = _result(receipt, waiter, epoch, status="failed", error=error)
         self._send(result, waiter)
 
+    def withheld(self, receipt: Receipt, waiter: Waiter, epoch: int, reason: str) -> None:
+        """Tell one waiter that its call may not start any more in this life of its run."""
+        error = CallError(kind=FailureKind.CANCELLED, message=reason)
+        self._send(_result(receipt, waiter, epoch, status="withheld", error=error), waiter)
+
     def _send(self, result: ProviderResult, waiter: Waiter) -> None:
         self._app.note(
             "told",

@@ -20,13 +20,20 @@ from rowmill.streams.dispatch.caller import Caller
 from rowmill.streams.dispatch.claims import Claims
 from rowmill.streams.dispatch.expiry import Expiry
 from rowmill.streams.dispatch.lanes import Lanes
+from rowmill.streams.dispatch.limits import LimitStore, RunLimits
 from rowmill.streams.dispatch.notes import CallNotes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.dispatch.permits import Means, PacingStore
 from rowmill.streams.dispatch.requests import Requests
 from rowmill.streams.engine.app import RoleApp, role_app, run
 from rowmill.streams.ports import Clock, Provider
-from rowmill.topics.catalogue import DAY_MS, PACING_CHANGELOG, RECEIPTS_CHANGELOG, RUNS
+from rowmill.topics.catalogue import (
+    DAY_MS,
+    LIMITS_CHANGELOG,
+    PACING_CHANGELOG,
+    RECEIPTS_CHANGELOG,
+    RUNS,
+)
 from rowmill.topics.views import RunsView
 
 
@@ -51,8 +58,8 @@ class Dispatch:
         self._settings = settings
         self._app = app
         self._clock = clock
-        self._recovered_ms: dict[int, int] = {}
         self._provider = provider
+        self._recovered_ms: dict[int, int] = {}
         ownership = Ownership(
             app.instance,
             app.epoch,
@@ -68,7 +75,7 @@ class Dispatch:
             mail,
             provider,
             ownership,
-            self._clock,
+            clock,
             lease_ms=round(settings.lease_s * 1000),
             bytes_max=settings.receipt_bytes_max,
             new_id=new_id,
@@ -76,17 +83,23 @@ class Dispatch:
             crash=app.fail,
             notes=notes,
         )
-        lanes = self._lanes(ownership, new_id)
-        answers = Answers(app)
-        self._claims = Claims(store, lanes, answers, mail, ownership, self._clock, new_id, notes)
+        lanes, answers = self._lanes(ownership, new_id), Answers(app)
+        self._runs = RunsView()
+        limits = self._limits = self._run_limits(ownership)
+        self._claims = Claims(store, lanes, answers, mail, ownership, clock, new_id, notes, limits)
         self._caller.connect(self._claims, lanes)
         ttl_ms = round(settings.receipt_ttl_days * DAY_MS)
-        self._expiry = Expiry(store, self._claims, ownership, self._clock, ttl_ms)
+        self._expiry = Expiry(store, self._claims, ownership, clock, ttl_ms)
         self._came = asyncio.Event()
         self._sweeping: asyncio.Task[None] | None = None
-        self._runs = RunsView()
         self.requests = Requests(
-            app, self._runs, self._claims, answers, mail, partitions=settings.partitions
+            app,
+            self._runs,
+            self._claims,
+            answers,
+            mail,
+            self._limits,
+            partitions=settings.partitions,
         )
         self._reader: LogReader | None = None
         self._hook_in(app)
@@ -110,6 +123,10 @@ class Dispatch:
             gate=lambda: app.surely_member and not app.stopping,
             means=means,
         )
+
+    def _run_limits(self, ownership: Ownership) -> RunLimits:
+        store = LimitStore(self._app.durable_table("limits", LIMITS_CHANGELOG), ownership)
+        return RunLimits(self._runs, store, self._mail, ownership, self._settings.partitions)
 
     def _hook_in(self, app: RoleApp) -> None:
         app.on_partitions_ready.append(self._ready)
@@ -149,6 +166,7 @@ class Dispatch:
         """Take in a record of the topic `runs`."""
         run = self._runs.apply(record.key, record.value, record.offset)
         if run is not None:
+            self._claims.starts.run_changed(run.run, run.life)
             self.requests.run_changed(run)
 
     async def _ready(self, partitions: set[int]) -> None:
@@ -161,6 +179,7 @@ class Dispatch:
         self._caller.lost(partitions)
         self._claims.lost(partitions)
         self._mail.lost(partitions)
+        self._limits.lost(partitions)
         self.requests.lost(partitions)
         for partition in partitions:
             self._recovered_ms.pop(partition, None)

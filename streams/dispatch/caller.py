@@ -14,8 +14,8 @@ from rowmill.streams.core import receipts
 from rowmill.streams.core.identity import idempotency_key
 from rowmill.streams.core.outcomes import Answered, FailureKind, Outcome, Refused
 from rowmill.streams.core.receipts import Failure, Lease, Receipt
-from rowmill.streams.core.retries import GiveUp, RetryAt, RetryPolicy, next_step
-from rowmill.streams.dispatch.calls import OpenCall
+from rowmill.streams.core.retries import GiveUp, RetryAt, next_step
+from rowmill.streams.dispatch.calls import OpenCall, policy_of
 from rowmill.streams.dispatch.claims import Claims
 from rowmill.streams.dispatch.heartbeat import Heartbeat, LeaseLost
 from rowmill.streams.dispatch.lanes import GATE_MS, Departure, Lane, Lanes
@@ -107,7 +107,7 @@ class Caller:
             else:
                 self._claims.forget_unless_owned(call)
                 loop = asyncio.get_running_loop()
-                loop.call_later(step / 1000, self._come_back, call, lane)
+                loop.call_later(step / 1000, self._come_back, call)
         except NotOwned:
             # The partition went to another owner, which the requests reach again; it sees the
             # running receipt and takes over under the same idempotency key.
@@ -246,6 +246,15 @@ class Caller:
             self._park(call, heartbeat, reached=outcome.reached, uses_attempt=step.uses_attempt)
             return step.delay_ms
         message = step.message
+        if step.kind is FailureKind.OUT_OF_CREDITS:
+            if self._claims.starts.held_back(call):
+                # Another call has said so: this one bought nothing either, and its row only waits.
+                self._park(call, heartbeat, reached=outcome.reached, uses_attempt=False)
+                self._claims.starts.withhold(call)
+                return "left"
+            self._claims.starts.out_of_credits(
+                call, f"{call.provider.id}: out of credits: {message}"
+            )
         if step.kind in (FailureKind.TOO_LARGE, FailureKind.SECRET):
             message = f'receipt "{call.receipt.key}": {message}'
         receipt = receipts.fail(
@@ -316,10 +325,10 @@ class Caller:
             lane.hold(delay_ms, self._chance())
             self._notes.held(lane)
 
-    def _come_back(self, call: OpenCall, lane: Lane) -> None:
+    def _come_back(self, call: OpenCall) -> None:
         """A parked call wakes up (Q6), unless its partition went to another owner meanwhile."""
         if self._claims.goes_on(call) and call.receipt.state == "queued":
-            lane.offer(call)
+            self._claims.starts.offer(call)
 
     async def _ask(self, call: OpenCall, heartbeat: Heartbeat, departure: Departure) -> Outcome:
         request = self._request(call, heartbeat, departure)
@@ -381,16 +390,3 @@ class Caller:
             bytes_max=self._bytes_max,
             may_leave=lambda: self._leaves(call, heartbeat, departure),
         )
-
-
-def policy_of(call: OpenCall) -> RetryPolicy:
-    """Return the retry policy of a call: the tool's, else its provider's, in the core's words."""
-    declared = call.tool.retry or call.provider.retry
-    return RetryPolicy(
-        attempts=declared.attempts,
-        backoff_ms=round(declared.backoff_s * 1000),
-        backoff_ms_max=round(declared.backoff_s_max * 1000),
-        deadline_ms=round(declared.deadline_s * 1000),
-        idempotent=call.tool.idempotent,
-        key_lifetime_ms=round(call.tool.key_lifetime_s * 1000),
-    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowmill.plays.specs import ProviderSpec, ToolSpec
 from rowmill.streams.core.receipts import Asker, Receipt, usable_key_ms
+from rowmill.streams.core.retries import RetryPolicy
 from rowmill.streams.engine.delivery import Delivery
 from rowmill.topics.contracts import ToolRequest
 
@@ -20,25 +21,19 @@ class Waiter:
     """One request that waits for a receipt: whom to answer, and what to acknowledge then.
 
     `until_ms`: own monotonic clock up to which it waits for somebody else's call, None without end.
+    `ask_again`: takes the request up anew, as if it had just come.
     """
 
     asker: Asker
     reply_partition: int
     delivery: Delivery
+    ask_again: Callable[[], None] = field(compare=False)
     until_ms: float | None = None
 
     @property
     def question(self) -> Question:
         """Whose question it is."""
         return (self.asker.run, self.asker.row, self.asker.call)
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """A request that asks anew once an open call has ended."""
-
-    waiter: Waiter
-    ask_again: Callable[[], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +43,7 @@ class OpenCall:
     It belongs to the process, not to an assignment: a redelivered request joins it. `waiters`: by
     (run, row, call), so an older copy of the same request is replaced. `sending`: a send is under
     way. `later`: forced requests that may not share this purchase; each asks anew once it has ended.
+    `draw`: id of the draw on its run's limit that it waits for, "" for none.
     `first_sent_ms`: own monotonic clock at the purchase's first send, before this process may be;
     None before it. `foreign_until_ms`: a former owner's lease lives at least that long. `permit`: the
     block that its last attempt's permit is of; `left`: whether that attempt's request left.
@@ -61,8 +57,9 @@ class OpenCall:
     timeout_s: float
     first_sent_ms: int | None = None
     waiters: dict[Question, Waiter] = field(default_factory=dict)
-    later: list[Later] = field(default_factory=list)
+    later: list[Waiter] = field(default_factory=list)
     sending: bool = False
+    draw: str = ""
     foreign_until_ms: int = 0
     permit: str = ""
     left: bool = False
@@ -80,7 +77,7 @@ class OpenCall:
     def deliveries(self) -> Iterator[Delivery]:
         """Yield the requests that this call's end will acknowledge or claim anew."""
         yield from (waiter.delivery for waiter in self.waiters.values())
-        yield from (request.waiter.delivery for request in self.later)
+        yield from (waiter.delivery for waiter in self.later)
 
     def join(self, waiter: Waiter) -> None:
         """Add a follower (Q4). The older copy of the same request is acknowledged (Q1).
@@ -99,15 +96,37 @@ class OpenCall:
         waiter = self.waiters.get(question)
         if waiter is not None and waiter.until_ms is not None and waiter.until_ms <= now_ms:
             return self.waiters.pop(question)
-        for place, request in enumerate(self.later):
-            until_ms = request.waiter.until_ms
-            if request.waiter.question == question and until_ms is not None and until_ms <= now_ms:
-                return self.later.pop(place).waiter
+        for place, later in enumerate(self.later):
+            until_ms = later.until_ms
+            if later.question == question and until_ms is not None and until_ms <= now_ms:
+                return self.later.pop(place)
         return None
 
 
-def waiter_of(request: ToolRequest, delivery: Delivery, now_ms: int) -> Waiter:
+def waiter_of(
+    request: ToolRequest, delivery: Delivery, now_ms: int, ask_again: Callable[[], None]
+) -> Waiter:
     """Return the waiter that a request becomes. `now_ms`: own monotonic clock."""
     asker = Asker(request.run, request.life, request.row, request.call, request.command)
     until_ms = None if request.wait_s is None else now_ms + request.wait_s * 1000
-    return Waiter(asker, request.reply_partition, delivery, until_ms)
+    return Waiter(asker, request.reply_partition, delivery, ask_again, until_ms)
+
+
+def ask_again(waiters: Iterable[Waiter]) -> None:
+    """Let requests be taken up anew, those that are still this process's."""
+    for waiter in waiters:
+        if waiter.delivery.live:
+            waiter.ask_again()
+
+
+def policy_of(call: OpenCall) -> RetryPolicy:
+    """Return the retry policy of a call: the tool's, else its provider's, in the core's words."""
+    declared = call.tool.retry or call.provider.retry
+    return RetryPolicy(
+        attempts=declared.attempts,
+        backoff_ms=round(declared.backoff_s * 1000),
+        backoff_ms_max=round(declared.backoff_s_max * 1000),
+        deadline_ms=round(declared.deadline_s * 1000),
+        idempotent=call.tool.idempotent,
+        key_lifetime_ms=round(call.tool.key_lifetime_s * 1000),
+    )

@@ -16,10 +16,12 @@ from rowmill.plays.specs import ProviderSpec, ToolSpec
 from rowmill.streams.core import receipts
 from rowmill.streams.core.receipts import Ask, Existing, Receipt
 from rowmill.streams.dispatch.answers import Answers
-from rowmill.streams.dispatch.calls import Later, OpenCall, Waiter, waiter_of
+from rowmill.streams.dispatch.calls import OpenCall, Waiter, ask_again, waiter_of
 from rowmill.streams.dispatch.lanes import GATE_MS, Lanes
+from rowmill.streams.dispatch.limits import RunLimits
 from rowmill.streams.dispatch.notes import CallNotes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
+from rowmill.streams.dispatch.starts import Starts
 from rowmill.streams.dispatch.waits import Waits
 from rowmill.streams.engine.delivery import Delivery
 from rowmill.streams.engine.tables import NotOwned
@@ -42,6 +44,7 @@ class Claims:
         clock: Clock,
         new_id: Callable[[], str],
         notes: CallNotes,
+        limits: RunLimits,
     ) -> None:
         self._store = store
         self._lanes = lanes
@@ -52,6 +55,7 @@ class Claims:
         self._new_id = new_id
         self._notes = notes
         self._open: dict[str, OpenCall] = {}
+        self.starts = Starts(lanes, answers, ownership, limits, self._open, self.forget)
         self._settling: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._waits = Waits(answers, ownership, clock, self.holds)
@@ -77,7 +81,12 @@ class Claims:
             request.receipt, delivery, lambda: self.ask(delivery, request, tool, provider)
         ):
             return
-        waiter = waiter_of(request, delivery, self._clock.monotonic_ms())
+        waiter = waiter_of(
+            request,
+            delivery,
+            self._clock.monotonic_ms(),
+            lambda: self.ask(delivery, request, tool, provider),
+        )
         ask = self._ask(request, waiter, tool)
         call = self._open.get(request.receipt)
         if call is None:
@@ -90,8 +99,7 @@ class Claims:
         if receipts.joins(call.receipt, ask):
             call.join(waiter)
         else:
-            again = Later(waiter, lambda: self.ask(delivery, request, tool, provider))
-            call.later.append(again)
+            call.later.append(waiter)
         self._waits.begin(call, waiter)
 
     def settled(self, call: OpenCall) -> None:
@@ -100,9 +108,7 @@ class Claims:
         epoch = self._ownership.epoch(call.partition)
         for waiter in call.waiters.values():
             self._answers.give(call.receipt, waiter, epoch)
-        for request in call.later:
-            if request.waiter.delivery.live:
-                request.ask_again()
+        ask_again(call.later)
 
     def forget(self, call: OpenCall) -> None:
         """Drop an open call without an answer: its requests come again to the present owner."""
@@ -243,7 +249,8 @@ class Claims:
         else:
             call = self._opened(receipt, request, waiter.delivery.partition, tool, provider)
             call.join(waiter)
-            self._lanes.of(provider).offer(call)
+            replaced = None if stored is None else stored.purchase
+            self.starts.begin(call, replaced)
 
     def _ask(self, request: ToolRequest, waiter: Waiter, tool: ToolSpec) -> Ask:
         stale_s = request.stale_after_s
@@ -295,7 +302,7 @@ class Claims:
         before a rebalance, may have handed its answer over there (R6).
         """
         if call.receipt.state != "running":
-            self._lanes.of(call.provider).offer(call)
+            self.starts.offer(call)
             return
         lease = call.receipt.lease
         if lease is not None and lease.instance != self._ownership.instance:
@@ -322,7 +329,7 @@ class Claims:
         log.info("receipt_taken_over", receipt=taken.key, state=taken.state, deaths=taken.deaths)
         call.receipt = taken
         if not taken.final:
-            self._lanes.of(call.provider).offer(call)
+            self.starts.offer(call)
         else:
             await self.end(call, taken)
 

@@ -12,7 +12,15 @@ from rowmill.streams.engine.delivery import Delivery
 from rowmill.streams.engine.tables import DurableTable, EntryUnreadable
 from rowmill.topics import codec
 from rowmill.topics.catalogue import RECEIPTS_CHANGELOG, TOOL_REQUESTS
-from rowmill.topics.contracts import Barrier, Contract, ReceiptEntry, Renewal, Settlement
+from rowmill.topics.contracts import (
+    Barrier,
+    Contract,
+    Draw,
+    DrawAnswer,
+    ReceiptEntry,
+    Renewal,
+    Settlement,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,14 @@ class OwnerMail:
         """Hand an answer over."""
         settlement = Settlement.model_construct(kind="settle", lease=lease_id, receipt=receipt)
         return self._send(partition, receipt.key, settlement)
+
+    def draw(self, partition: int, asked: Draw) -> asyncio.Future[object]:
+        """Ask the owner of a run's limits for one more purchase."""
+        return self._send(partition, asked.draw, asked)
+
+    def draw_answer(self, partition: int, answer: DrawAnswer) -> asyncio.Future[object]:
+        """Answer whoever asked for a purchase."""
+        return self._send(partition, answer.draw, answer)
 
     async def read_past(self, partition: int, barrier_id: str) -> None:
         """Return once everything that lay in the partition at this call has been read.

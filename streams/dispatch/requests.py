@@ -12,6 +12,7 @@ from rowmill.streams.core.receipts import Failure, Receipt
 from rowmill.streams.dispatch.answers import Answers
 from rowmill.streams.dispatch.calls import waiter_of
 from rowmill.streams.dispatch.claims import Claims
+from rowmill.streams.dispatch.limits import RunLimits
 from rowmill.streams.dispatch.owner import OwnerMail
 from rowmill.streams.engine.app import RoleApp
 from rowmill.streams.engine.dead_letter import set_aside
@@ -20,6 +21,8 @@ from rowmill.topics import codec
 from rowmill.topics.contracts import (
     Barrier,
     Contract,
+    Draw,
+    DrawAnswer,
     Forget,
     Renewal,
     RunRecord,
@@ -36,6 +39,8 @@ KINDS: Mapping[str, type[Contract]] = {
     "settle": Settlement,
     "barrier": Barrier,
     "forget": Forget,
+    "draw": Draw,
+    "drawn": DrawAnswer,
 }
 """What `tool.requests` carries: questions, and words to a receipt's owner."""
 
@@ -55,6 +60,7 @@ class Requests:
         claims: Claims,
         answers: Answers,
         mail: OwnerMail,
+        limits: RunLimits,
         *,
         partitions: int = PARTITIONS_MAX,
     ) -> None:
@@ -65,6 +71,7 @@ class Requests:
         self._claims = claims
         self._answers = answers
         self._mail = mail
+        self._limits = limits
         self._tools: dict[str, tuple[RunRecord, Tools]] = {}
         self._held: dict[str, list[tuple[Delivery, ToolRequest]]] = {}
 
@@ -90,6 +97,10 @@ class Requests:
                 self._mail.arrived(record, delivery)
             case Forget():
                 self._claims.forgotten(delivery, record)
+            case Draw():
+                self._limits.asked(delivery, record)
+            case DrawAnswer():
+                self._limits.answered(delivery, record)
 
     def run_changed(self, record: RunRecord) -> None:
         """Let out what waited for a run to be known."""
@@ -145,7 +156,7 @@ class Requests:
         receipt = Receipt(
             request.receipt, request.tool, provider="", state="failed", failure=failure
         )
-        waiter = waiter_of(request, delivery, now_ms=0)
+        waiter = waiter_of(request, delivery, 0, lambda: self._route(delivery, request))
         self._answers.give(receipt, waiter, self._app.epoch(delivery.partition))
 
 

@@ -57,7 +57,9 @@ class Rows:
             owned=lambda: len(self._owned),
             admit=self._open.admit,
         )
-        self._open.connect(self._intake.pump, self._intake.failed, self._intake.offer_again)
+        intake = self._intake
+        self._open.connect(intake.pump, intake.failed, intake.halted, intake.offer_again)
+        self._asks.connect(self._open.withhold)
         agents.attach(app, self._intake, self._asks)
         app.on_partitions_ready.append(self._ready)
         app.on_partitions_lost.append(self._lost)
@@ -81,6 +83,7 @@ class Rows:
     def _on_run(self, record: LogRecord) -> None:
         run = self._runs.apply(record.key, record.value, record.offset)
         if run is not None:
+            self._open.run_changed(run)
             self._intake.run_changed(run)
 
     def _on_lane(self, record: LogRecord) -> None:

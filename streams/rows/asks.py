@@ -45,6 +45,10 @@ class Asks:
         self._open: dict[Question, _Asked] = {}
         self._unsent: list[_Asked] = []
 
+    def connect(self, withheld: Callable[[str, str, str], None]) -> None:
+        """Name whom to tell of a run's row whose call may not start any more, and why."""
+        self._withheld = withheld
+
     def __len__(self) -> int:
         return len(self._open)
 
@@ -78,7 +82,11 @@ class Asks:
         del self._open[question]
         if asked.timer is not None:
             asked.timer.cancel()
-        if not asked.answer.done():
+        if result.status == "withheld":
+            asked.answer.cancel()
+            reason = result.error.message if result.error is not None else "no reason given"
+            self._withheld(result.run, result.row, reason)
+        elif not asked.answer.done():
             asked.answer.set_result(result)
 
     def withdraw(self, run: str, row: str, calls: set[str]) -> None:

@@ -23,7 +23,7 @@ from rowmill.streams.ports import Clock, Secrets
 from rowmill.streams.rows.plays import PlayShelf
 from rowmill.topics import codec
 from rowmill.topics.catalogue import ROWS_INPUT, RUNS_EVENTS
-from rowmill.topics.contracts import RowInput, RunRecord, RunUnserved
+from rowmill.topics.contracts import RowInput, RunHalted, RunRecord, RunUnserved
 from rowmill.topics.views import RunsView
 
 log = structlog.get_logger(__name__)
@@ -76,6 +76,7 @@ class Intake:
         self._paused: set[int] = set()
         self._unstamped: list[tuple[Delivery, RowInput]] = []
         self._failing: set[RunLife] = set()
+        self._halted: set[RunLife] = set()
         self._unserved: set[RunLife] = set()
 
     def offer(self, delivery: Delivery) -> None:
@@ -128,6 +129,28 @@ class Intake:
             self._failing.add((record.run, record.life))
             self._give_slots(record)
 
+    def halted(self, record: RunRecord, reason: str) -> bool:
+        """Calls of this life may not start any more: admit no more here, and say so once.
+
+        Returns: True where the life is over already.
+        """
+        key = (record.run, record.life)
+        if self._over(*key):
+            return True
+        if key not in self._halted:
+            self._halted.add(key)
+            self._give_slots(record)
+            log.warning("run_halted", run=record.run, reason=reason)
+            note = RunHalted(
+                run=record.run,
+                life=record.life,
+                worker=self._app.instance,
+                reason=self._without_secret(reason),
+                at_ms=self._clock.wall_ms(),
+            )
+            self._tell(note, "halted")
+        return False
+
     def offer_again(self, waiting: Waiting) -> None:
         """Judge a row anew that waited for its own open copy."""
         if waiting.delivery.live:
@@ -146,6 +169,7 @@ class Intake:
         And who failed: if that ending is not durable, the next owner runs the row again.
         """
         self._failing.clear()
+        self._halted.clear()
         self._admission.drop(lambda _, waiting: waiting.delivery.partition in partitions)
         self._unstamped = [
             entry for entry in self._unstamped if entry[0].partition not in partitions
@@ -178,20 +202,22 @@ class Intake:
         slots = 0
         if record.state in OVER:
             self._failing.discard(key)
+            self._halted.discard(key)
             self._unserved.discard(key)
-        elif record.state == "open" and key not in self._failing and self._shelf.serves(record):
+        elif record.state == "open" and self._goes_on(key) and self._shelf.serves(record):
             share = record.options.concurrency * self._owned() / self._partitions
             slots = math.ceil(share)
         self._admission.give_slots(key, slots)
+
+    def _goes_on(self, key: RunLife) -> bool:
+        return key not in self._failing and key not in self._halted
 
     def _tell_unserved(self, record: RunRecord) -> None:
         """Say once a life that its rows wait here, and why; whoever drives the run shows it."""
         if (record.run, record.life) in self._unserved:
             return
         self._unserved.add((record.run, record.life))
-        reason = self._shelf.why_not(record)
-        if (name := self._secrets.found_in(reason.encode())) is not None:
-            reason = f"why this worker can't load the play carries the secret {name}: left out"
+        reason = self._without_secret(self._shelf.why_not(record))
         log.warning("run_unserved", run=record.run, reason=reason)
         note = RunUnserved(
             run=record.run,
@@ -200,15 +226,23 @@ class Intake:
             reason=reason,
             at_ms=self._clock.wall_ms(),
         )
+        self._tell(note, "unserved")
+
+    def _without_secret(self, reason: str) -> str:
+        if (name := self._secrets.found_in(reason.encode())) is not None:
+            return f"the reason carries the secret {name}: left out"
+        return reason
+
+    def _tell(self, note: RunHalted | RunUnserved, what: str) -> None:
         self._app.produce(
             RUNS_EVENTS,
-            key=record.run,
+            key=note.run,
             value=codec.encode(note),
             headers=codec.headers(
                 note,
-                id_=f"{record.run}/{record.life}/unserved/{self._app.instance}",
+                id_=f"{note.run}/{note.life}/{what}/{self._app.instance}",
                 source=self._app.conf.id,
-                run=record.run,
+                run=note.run,
             ),
         )
 

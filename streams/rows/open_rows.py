@@ -16,6 +16,7 @@ from rowmill.errors import InfrastructureError
 from rowmill.settings import Settings
 from rowmill.streams.core.admission import Admission
 from rowmill.streams.core.commands import runs_again
+from rowmill.streams.core.lives import OVER
 from rowmill.streams.engine.app import RoleApp
 from rowmill.streams.engine.delivery import Delivery
 from rowmill.streams.engine.tables import NotOwned
@@ -57,16 +58,20 @@ class OpenRows:
         self._admission = admission
         self._secrets = secrets
         self._open: dict[tuple[str, str], OpenRow] = {}
+        self._left: dict[tuple[str, int], list[Delivery]] = {}
 
     def connect(
         self,
         slot_free: Callable[[], None],
         failed: Callable[[RunRecord], None],
+        halted: Callable[[RunRecord, str], bool],
         offer_again: Callable[[Waiting], None],
     ) -> None:
-        """Name whom to tell of a free slot, of a failed row, of a copy that may have to run."""
+        """Name whom to tell of a free slot, of a failed row, of a run whose calls may not start any
+        more and why (True: that life of it is over), of a copy that may have to run."""
         self._slot_free = slot_free
         self._failed = failed
+        self._halted = halted
         self._offer_again = offer_again
 
     def admit(self, waiting: Waiting, run: RunRecord) -> bool:
@@ -103,6 +108,8 @@ class OpenRows:
 
     def works_on(self, delivery: Delivery) -> bool:
         """True where an open row will acknowledge that record."""
+        if any(delivery in left for left in self._left.values()):
+            return True
         return any(
             delivery in row.deliveries or any(delivery is copy.delivery for copy in row.later)
             for row in self._open.values()
@@ -114,6 +121,35 @@ class OpenRows:
             if row.task is not None:
                 row.task.cancel()
             self._close(row)
+        for life, left in list(self._left.items()):
+            self._left[life] = [each for each in left if each.partition not in partitions]
+
+    def withhold(self, run: str, row: str, reason: str) -> None:
+        """Leave a row pending whose call may not start in this life of its run: the next one feeds it.
+
+        Its record is acknowledged once that life is over: until then a next owner must look at it.
+        """
+        found = self._open.get((run, row))
+        if found is None or found.task is None:
+            return
+        found.task.cancel()
+        self._close(found)
+        self._app.note("withheld", run=run, row=row, index=found.index)
+        if self._halted(found.run, reason):
+            for delivery in found.deliveries:
+                delivery.ack()
+        else:
+            self._left.setdefault((run, found.life), []).extend(found.deliveries)
+        for copy in found.later:
+            self._offer_again(copy)
+        self._slot_free()
+
+    def run_changed(self, record: RunRecord) -> None:
+        """Let go of rows that were left pending in a life that is over."""
+        for run, life in list(self._left):
+            if run == record.run and (life < record.life or record.state in OVER):
+                for delivery in self._left.pop((run, life)):
+                    delivery.ack()
 
     def _runs_again(self, ended: Ended, waiting: Waiting, run: RunRecord) -> bool:
         """Only the row itself runs again, never a duplicate of it."""

@@ -97,7 +97,9 @@ class Desk:
             engine, self.runs, shelf.plays, admission, clock, secrets,
             partitions=1, owned=lambda: 1, admit=self.open.admit,
         )  # fmt: skip
-        self.open.connect(self.intake.pump, self.intake.failed, self.intake.offer_again)
+        intake = self.intake
+        self.open.connect(intake.pump, intake.failed, intake.halted, intake.offer_again)
+        self.asks.connect(self.open.withhold)
         agents.attach(engine, self.intake, self.asks)
 
     def tell_runs(self, *runs: str) -> None:

@@ -2,6 +2,7 @@
 
 from rowmill.topics.contracts.base import Contract
 from rowmill.topics.contracts.calls import CallError, ProviderResult, ToolRequest
+from rowmill.topics.contracts.limits import Draw, DrawAnswer, DrawEntry
 from rowmill.topics.contracts.pacing import LaneEntry
 from rowmill.topics.contracts.receipts import (
     Barrier,
@@ -16,6 +17,7 @@ from rowmill.topics.contracts.runs import (
     DeadLetter,
     LaneRecord,
     PlayReference,
+    RunHalted,
     RunOptions,
     RunRecord,
     RunUnserved,
@@ -28,6 +30,9 @@ __all__ = [
     "Contract",
     "DatasetEvent",
     "DeadLetter",
+    "Draw",
+    "DrawAnswer",
+    "DrawEntry",
     "Forget",
     "LaneEntry",
     "LaneRecord",
@@ -38,6 +43,7 @@ __all__ = [
     "RowCompleted",
     "RowEntry",
     "RowInput",
+    "RunHalted",
     "RunOptions",
     "RunRecord",
     "RunUnserved",

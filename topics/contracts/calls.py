@@ -67,6 +67,8 @@ class ProviderResult(Contract):
 
     `sends`: requests that reached the provider for this call, 0 where `reused`. `reused`: answered
     from a receipt that this (run, row, call) did not buy, or from another row's call in flight.
+    `withheld`: the call may not start any more in this life of the run, `error` says why; the row stays
+    pending.
     """
 
     TYPE: ClassVar[str] = "rowmill.provider.result"
@@ -78,7 +80,7 @@ class ProviderResult(Contract):
     receipt: str = Field(max_length=KEY_CHARS_MAX)
     tool: str = Field(max_length=KEY_CHARS_MAX)
     provider: str = Field(max_length=KEY_CHARS_MAX)
-    status: Literal["completed", "failed", "skipped"]
+    status: Literal["completed", "failed", "skipped", "withheld"]
     output: Json = None
     error: CallError | None = None
     reused: bool = False

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from rowmill.plays.specs import ProviderSpec, ToolSpec
-from rowmill.topics.contracts.base import INT64_MAX, Contract, Count, Json, Number, RowKey
+from rowmill.topics.contracts.base import INT64_MAX, Contract, Count, Json, Money, Number, RowKey
 
 RunState = Literal["claiming", "open", "paused", "stopped", "finished"]
 
@@ -26,7 +26,8 @@ class PlayReference(BaseModel):
 
 class RunOptions(BaseModel):
     """What the user chose for a run. `force`, `command`: what its calls ask again, and the number of
-    the command that does (`core.commands`)."""
+    the command that does (`core.commands`). `max_calls` purchases, and `budget` of money for them, are
+    what all its lives may spend; None without end."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -37,6 +38,8 @@ class RunOptions(BaseModel):
     sheet: str = ""
     force: Literal["all", "failed"] | None = None
     command: Count = 0
+    max_calls: Count | None = None
+    budget: Money | None = None
 
 
 class RunRecord(Contract):
@@ -108,6 +111,19 @@ class RunUnserved(Contract):
     TYPE: ClassVar[str] = "rowmill.run.unserved"
 
     kind: Literal["unserved"] = "unserved"
+    run: str
+    life: int
+    worker: str
+    reason: str
+    at_ms: int
+
+
+class RunHalted(Contract):
+    """Calls of this life of a run may not start any more: a limit is reached, or credits are out."""
+
+    TYPE: ClassVar[str] = "rowmill.run.halted"
+
+    kind: Literal["halted"] = "halted"
     run: str
     life: int
     worker: str

@@ -68,6 +68,7 @@ def test_the_json_object_has_the_agreed_fields() -> None:
         "calls_reused": 0, "spent": 0.3, "wall_s": 1.235,
         "providers": {"p": {"calls": 1, "calls_reused": 0, "spent": 0.3}},
         "life": {"number": 1, "calls": 1, "rows": 2},
-        "sheet": "s", "out": None, "state": "finished", "failures": [], "warnings": [],
+        "sheet": "s", "out": None, "state": "finished", "reason": None,
+        "failures": [], "warnings": [],
     }  # fmt: skip
     assert "\n" not in made(counts, 2).to_json()

@@ -14,6 +14,7 @@ from rowmill.streams.dispatch.answers import Answers
 from rowmill.streams.dispatch.caller import Caller
 from rowmill.streams.dispatch.claims import Claims
 from rowmill.streams.dispatch.lanes import Lanes
+from rowmill.streams.dispatch.limits import LimitStore, RunLimits
 from rowmill.streams.dispatch.notes import CallNotes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.dispatch.permits import Means, PacingStore
@@ -111,12 +112,19 @@ class Role:
             gate=lambda: self.gate_open, means=self.means(own),
         )  # fmt: skip
         answers = Answers(self.app)
+        self.runs = RunsView()
+        self.limits_table = FakeTable(self.app)
+        limit_store = LimitStore(cast(Any, self.limits_table), own)
+        self.limits = RunLimits(self.runs, limit_store, mail, own, 8)
         own_clock, new_id = self.clock, self.new_id
-        self.claims = Claims(self.store, self.lanes, answers, mail, own, own_clock, new_id, notes)
+        self.claims = Claims(
+            self.store, self.lanes, answers, mail, own, own_clock, new_id, notes, self.limits
+        )
         caller.connect(self.claims, self.lanes)
         self.caller = caller
-        self.runs = RunsView()
-        self.requests = Requests(self.app, self.runs, self.claims, answers, mail, partitions=8)
+        self.requests = Requests(
+            self.app, self.runs, self.claims, answers, mail, self.limits, partitions=8
+        )
         self.record = run_record([provider], [tool])
         self.runs.apply("run", codec.encode(self.record), 0)
 

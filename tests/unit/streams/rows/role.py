@@ -85,7 +85,9 @@ class Role:
             self.app, self.runs, shelf, self.admission, SystemClock(), secrets,
             partitions=1, owned=lambda: 1, admit=self.open.admit,
         )  # fmt: skip
-        self.open.connect(self.intake.pump, self.intake.failed, self.intake.offer_again)
+        intake = self.intake
+        self.open.connect(intake.pump, intake.failed, intake.halted, intake.offer_again)
+        self.asks.connect(self.open.withhold)
         self.tell_run(state="open")
 
     def tell_run(self, life: int = 1, offset: int = 0, **fields: Any) -> None:
@@ -98,6 +100,7 @@ class Role:
         )  # fmt: skip
         held = self.runs.apply("run", codec.encode(record), offset)
         if held is not None:
+            self.open.run_changed(held)
             self.intake.run_changed(held)
 
     def feed(self, id_: str, index: int, life: int = 1, **fields: Any) -> FakeDelivery:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -328,3 +329,39 @@ async def test_counts_are_found_again_by_the_next_owner(role: Role) -> None:
     role.entries.forget({0})
     await role.complete("AOS", 1)
     assert role.counts() == {"completed": 2, "calls": {"p": 4}}
+
+
+@pytest.mark.behaviour("Q5")
+async def test_a_row_whose_call_is_withheld_waits_for_the_next_life(role: Role) -> None:
+    first = role.feed("MMM", 0)
+    second = role.feed("AOS", 1)
+    await settle()
+    reason = CallError(kind="cancelled", message="the limit of 5 calls is reached")
+    role.answer(None, status="withheld", error=reason)
+    await settle()
+    (told,) = role.app.produced["runs.events"]
+    assert (told.kind, told.run, told.reason) == ("halted", "run", reason.message)
+    assert not second.acked, "whoever owns the partition next must look at it"
+    assert role.open.works_on(cast(Any, second))
+    third = role.feed("ABT", 2)
+    await settle()
+    assert len(role.requests) == 2, "no row is admitted any more"
+    role.requests.pop()
+    role.answer({"name": "3M"}, sends=1)
+    await settle()
+    role.answer({"domain": "3m.test"})
+    await settle()
+    assert [row.status for row in role.completed] == ["completed"], "what was sent goes on"
+    assert first.acked
+    role.tell_run(state="stopped", offset=1)
+    assert second.acked
+    assert third.acked
+    role.tell_run(state="open", life=2, offset=2)
+    role.feed("AOS", 1, life=2)
+    await settle()
+    assert role.requests[-1].life == 2
+    assert role.requests[-1].row == told_row(role, "AOS")
+
+
+def told_row(role: Role, id_: str) -> str:
+    return role.play.dataset.identify({"id": id_}, 0).row

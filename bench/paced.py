@@ -1,6 +1,7 @@
 """How close a lane keeps to its limits: N calls against a provider that enforces the same.
 
     python -m bench.paced --calls 2000 --limits 200/s --workers 1 --rounds 3
+    python -m bench.paced --calls 10000 --limits 1000/s --batch 50
 
 Each round is a fresh home: broker, roles, `--workers` dispatch workers. One JSON line a round: seconds
 from the first call to the last as the provider saw them (`span_s`), the least that the limits allow
@@ -38,7 +39,9 @@ def least_s(calls: int, limits: str) -> float:
     return times[-1]
 
 
-def measure(calls: int, limits: str, workers: int, latency_ms: int) -> dict[str, Any]:
+def measure(
+    calls: int, limits: str, workers: int, latency_ms: int, batch: int = 1
+) -> dict[str, Any]:
     """Run one round. Raises: subprocess.CalledProcessError where a command fails."""
     with tempfile.TemporaryDirectory() as folder:
         home, port = Path(folder), free_port()
@@ -58,6 +61,7 @@ def measure(calls: int, limits: str, workers: int, latency_ms: int) -> dict[str,
             subprocess.run([*rowmill, *up], env=env, check=True, stdout=subprocess.DEVNULL)
             run = ["run", str(PLAY), "--input", str(table), "--concurrency", "1000", "--json"]
             params = ["--param", f"base_url={url}", "--param", f"limits={limits}"]
+            params += ["--param", f"batch={batch}"]
             subprocess.run(
                 [*rowmill, *run, *params], env=env, check=True, stdout=subprocess.DEVNULL
             )
@@ -67,8 +71,9 @@ def measure(calls: int, limits: str, workers: int, latency_ms: int) -> dict[str,
             subprocess.run([*rowmill, "down"], env=env, check=False, stdout=subprocess.DEVNULL)
             provider.terminate()
             provider.wait()
-    least = least_s(calls, limits)
+    least = least_s(-(-calls // batch), limits) or 1
     return {
+        "rows": calls,
         "calls": stats["calls"],
         "rate_limited": stats["rate_limited"],
         "span_s": stats["span_s"],
@@ -84,11 +89,14 @@ def main() -> None:
     parser.add_argument("--limits", default="200/s")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--latency-ms", type=int, default=50)
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     wanted = parser.parse_args()
     ratios = []
     for _ in range(wanted.rounds):
-        found = measure(wanted.calls, wanted.limits, wanted.workers, wanted.latency_ms)
+        found = measure(
+            wanted.calls, wanted.limits, wanted.workers, wanted.latency_ms, wanted.batch
+        )
         ratios.append(found["ratio"])
         print(json.dumps(found), flush=True)
     print(json.dumps({"ratio": [min(ratios), median(ratios), max(ratios)]}))

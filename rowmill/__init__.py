@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rowmill.plays.batches import batch
     from rowmill.plays.context import CallFailed, RowContext, Skipped
     from rowmill.plays.datasets import Dataset
     from rowmill.plays.params import Params
@@ -34,6 +35,7 @@ __all__ = [
     "RowContext",
     "Skipped",
     "Tool",
+    "batch",
     "bearer",
     "col",
     "header",
@@ -51,6 +53,7 @@ _HOMES = {
     "RowContext": "rowmill.plays.context",
     "Skipped": "rowmill.plays.context",
     "Tool": "rowmill.plays.tools",
+    "batch": "rowmill.plays.batches",
     "bearer": "rowmill.plays.providers",
     "col": "rowmill.plays.tools",
     "header": "rowmill.plays.providers",

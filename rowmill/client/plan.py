@@ -116,10 +116,12 @@ class Plan:
 
     def least_s(self, *, following: bool) -> float | None:
         """Return how long the providers' limits make the calls take, the slowest's time."""
-        calls: dict[str, tuple[ProviderSpec, int]] = {}
+        calls: dict[str, tuple[ProviderSpec, int]] = {}  # requests: a batch needs one permit
         for planned in self.tools.values():
             provider = planned.provider
+            batch = planned.tool.batch
             count = planned.known + (planned.following if following else 0)
+            count = -(-count // batch.size) if batch is not None else count
             calls[provider.id] = (provider, calls.get(provider.id, (provider, 0))[1] + count)
         times = [
             (math.ceil(count / rate.calls) - 1) * rate.per_s

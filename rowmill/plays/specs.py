@@ -29,6 +29,9 @@ VERSION_MAX = (1 << 63) - 1
 CALLS_MAX = 1_000_000_000
 """Of a rate, of calls in flight: beyond all that a worker could do."""
 
+BATCH_MEMBERS_MAX = 1_000
+"""Of one request: with a question of 1 kB each a record of Kafka still holds it."""
+
 Seconds = Annotated[float, Field(gt=0, le=SECONDS_MAX)]
 
 
@@ -112,6 +115,35 @@ class ProviderSpec(Spec):
         return (urlsplit(self.base_url).hostname or "").lower()
 
 
+class BatchSpec(Spec):
+    """How a tool asks many questions in one request: see `plays.batches.batch`."""
+
+    path: str
+    size: Annotated[int, Field(ge=1, le=BATCH_MEMBERS_MAX)]
+    members: Annotated[str, Field(min_length=1)]
+    match: str | None = None
+    echo: str | None = None
+    by_place: bool = False
+    answers: str | None = None
+    answer: str | None = None
+    error: str | None = None
+    linger_ms: Annotated[int, Field(ge=0, le=60_000)] = 20
+
+    @model_validator(mode="after")
+    def _one_way_to_match(self) -> Self:
+        given = [self.match is not None, self.echo is not None, self.by_place]
+        if given.count(True) != 1:
+            raise ValueError(
+                'say how answers are matched, in one way: match="field", echo="field" or by_place=True'
+            )
+        return self
+
+    @field_validator("path")
+    @classmethod
+    def _sendable_path(cls, path: str) -> str:
+        return _path(path)
+
+
 class ToolSpec(Spec):
     """One operation of a provider."""
 
@@ -127,12 +159,17 @@ class ToolSpec(Spec):
     stale_after_s: Seconds | None = None
     cost: Annotated[float, Field(ge=0)] = 0
     output_schema: dict[str, Any] | None = None
+    batch: BatchSpec | None = None
 
     @field_validator("path")
     @classmethod
     def _absolute_path(cls, path: str) -> str:
-        if not path.startswith("/"):
-            raise ValueError("must start with '/'")
-        if not path.isprintable() or "#" in path:
-            raise ValueError("must be printable, without #")
-        return path
+        return _path(path)
+
+
+def _path(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError("must start with '/'")
+    if not path.isprintable() or "#" in path:
+        raise ValueError("must be printable, without #")
+    return path

@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 
 from rowmill.plays.providers import Provider, seconds
 from rowmill.plays.sites import Site, first_problem, here
-from rowmill.plays.specs import RetryPolicy, ToolSpec
+from rowmill.plays.specs import BatchSpec, RetryPolicy, ToolSpec
 from rowmill.plays.values import NotJson, to_json
 
 OutputT = TypeVar("OutputT", default=Any)
@@ -44,6 +44,7 @@ class Tool(Generic[OutputT]):
         stale_after: seconds or `30d`; an older receipt is asked again.
         version: raise it when the same question should be asked anew (R1).
         retry: the provider's, unless set.
+        batch: `batch(...)`: how it asks many questions in one request.
         idempotent: whether the provider honours `Idempotency-Key`.
         key_lifetime: how long it does, seconds or `24h`.
 
@@ -64,6 +65,7 @@ class Tool(Generic[OutputT]):
         stale_after: str | float | None = None,
         version: int = 1,
         retry: RetryPolicy | None = None,
+        batch: BatchSpec | None = None,
         idempotent: bool = True,
         key_lifetime: str | float = "24h",
     ) -> None:
@@ -92,6 +94,7 @@ class Tool(Generic[OutputT]):
                 stale_after_s=None if stale_after is None else seconds(stale_after),
                 cost=cost,
                 output_schema=self._output_schema(),
+                batch=batch,
             )
         except ValidationError as error:
             self.site.refuse(f"{self._name}: {first_problem(error)}")

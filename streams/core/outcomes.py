@@ -85,3 +85,23 @@ class Refused:
 
 
 Outcome = Answered | Refused
+
+LEASE_LOST = Refused(
+    kind=FailureKind.LEASE_LOST,
+    message="lease lost: its renewal could not be written in time",
+    retryable=True,
+    maybe_booked=True,
+    reached=True,
+)
+"""The call was cut off by its own worker: a successor may send already (R4)."""
+
+
+def never_built(reason: str) -> Refused:
+    """Return what came of a call that could not be sent at all, as a secret is missing."""
+    return Refused(
+        kind=FailureKind.TRANSIENT,
+        message=reason,
+        retryable=False,
+        maybe_booked=False,
+        reached=False,
+    )

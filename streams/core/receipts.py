@@ -85,7 +85,8 @@ class Receipt:
 
     `sends`: requests of this purchase that reached the provider, as far as known. `attempts`: those
     that used up an attempt (a 429 does not). `deaths`: sends cut off by their worker's death.
-    `wake_wall_ms`: where parked, when to go on. `job`: the provider's job id.
+    `wake_wall_ms`: where parked, when to go on. `job`: the provider's job id. `batch`: key of the
+    batch's receipt that this question is in; `members`: of a batch, its (receipt key, question)s.
     """
 
     key: str
@@ -107,6 +108,8 @@ class Receipt:
     first_sent_wall_ms: int | None = None
     settled_wall_ms: int | None = None
     wake_wall_ms: int | None = None
+    batch: str | None = None
+    members: tuple[tuple[str, dict[str, Any]], ...] = ()
 
     @property
     def final(self) -> bool:
@@ -302,6 +305,7 @@ def settle_late(receipt: Receipt, settled: Receipt, lease_id: str) -> Receipt | 
         receipt,
         state=settled.state,
         lease=None,
+        batch=None,
         sends=max(receipt.sends, settled.sends),
         attempts=max(receipt.attempts, settled.attempts),
         output=settled.output,

@@ -67,8 +67,8 @@ class Dispatch:
             lambda: app.surely_member,
             self._recovered_ms.__getitem__,
         )
-        self._mail = mail = OwnerMail(app)
-        notes = CallNotes(app.note)
+        self._mail, notes = OwnerMail(app), CallNotes(app.note)
+        mail, bytes_max = self._mail, settings.receipt_bytes_max
         store = ReceiptStore(app.durable_table("receipts", RECEIPTS_CHANGELOG), ownership)
         self._caller = Caller(
             store,
@@ -77,7 +77,7 @@ class Dispatch:
             ownership,
             clock,
             lease_ms=round(settings.lease_s * 1000),
-            bytes_max=settings.receipt_bytes_max,
+            bytes_max=bytes_max,
             new_id=new_id,
             chance=chance,
             crash=app.fail,
@@ -85,22 +85,18 @@ class Dispatch:
         )
         lanes, answers = self._lanes(ownership, new_id), Answers(app)
         self._runs = RunsView()
-        limits = self._limits = self._run_limits(ownership)
-        self._claims = Claims(store, lanes, answers, mail, ownership, clock, new_id, notes, limits)
+        self._limits = limits = self._run_limits(ownership)
+        self._claims = Claims(
+            store, lanes, answers, mail, ownership, clock, new_id, notes, limits, bytes_max
+        )
         self._caller.connect(self._claims, lanes)
         ttl_ms = round(settings.receipt_ttl_days * DAY_MS)
         self._expiry = Expiry(store, self._claims, ownership, clock, ttl_ms)
         self._came = asyncio.Event()
-        self._sweeping: asyncio.Task[None] | None = None
         self.requests = Requests(
-            app,
-            self._runs,
-            self._claims,
-            answers,
-            mail,
-            self._limits,
-            partitions=settings.partitions,
+            app, self._runs, self._claims, answers, mail, limits, partitions=settings.partitions
         )
+        self._sweeping: asyncio.Task[None] | None = None
         self._reader: LogReader | None = None
         self._hook_in(app)
 

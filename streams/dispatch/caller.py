@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 
 from rowmill.errors import InfrastructureError, SecretMissing
 from rowmill.streams.core import receipts
 from rowmill.streams.core.identity import idempotency_key
-from rowmill.streams.core.outcomes import Answered, FailureKind, Outcome, Refused
+from rowmill.streams.core.outcomes import (
+    LEASE_LOST,
+    Answered,
+    FailureKind,
+    Outcome,
+    Refused,
+    never_built,
+)
 from rowmill.streams.core.receipts import Failure, Lease, Receipt
 from rowmill.streams.core.retries import GiveUp, RetryAt, next_step
 from rowmill.streams.dispatch.calls import OpenCall, policy_of
@@ -135,21 +142,10 @@ class Caller:
             return "settled"
         if call.key_is_old(self._clock.monotonic_ms()):
             return await self._outlived(call)
-        lease = self._lease(call.partition)
-        heartbeat = Heartbeat(
-            lease, lambda: self._renew(call), self._clock, self._clock.monotonic_ms()
-        )
-        if call.first_sent_ms is None:
-            call.first_sent_ms = self._clock.monotonic_ms()
-        now_wall_ms = self._clock.wall_ms()
-        call.receipt = receipts.start(receipts.pick(call.receipt), lease, now_wall_ms)
-        self._notes.claimed(call, lease, heartbeat.ends_ms)
-        durable = self._store.put(call.partition, call.receipt)
-        self._unsent_calls[call] = heartbeat
-        await durable
-        self._notes.running(call, lease)
-        if not self._claims.goes_on(call):
+        heartbeat = await self._claimed(call)
+        if heartbeat is None or not self._claims.goes_on(call):
             return "left"
+        lease = heartbeat.lease
         departure = await self._depart(call, lane, heartbeat)
         if departure is None:
             return self._unsent(call, heartbeat)
@@ -173,6 +169,31 @@ class Caller:
             )
             return await self._settle(call, receipt, heartbeat)
         return await self._refused(call, lane, outcome, heartbeat)
+
+    async def _claimed(self, call: OpenCall) -> Heartbeat | None:
+        """Make it durable that a call will be sent. Returns: None for a batch that nobody waits for."""
+        lease = self._ownership.lease(call.partition, self._new_id(), self._lease_ms)
+        heartbeat = Heartbeat(
+            lease, lambda: self._renew(call), self._clock, self._clock.monotonic_ms()
+        )
+        durable: list[asyncio.Future[Any]] = []
+        if call.batch is not None:
+            members = self._claims.batches.seal(call)
+            if members is None:
+                self._claims.forget(call)
+                return None
+            durable.append(members)
+        if call.first_sent_ms is None:
+            call.first_sent_ms = self._clock.monotonic_ms()
+        now_wall_ms = self._clock.wall_ms()
+        call.receipt = receipts.start(receipts.pick(call.receipt), lease, now_wall_ms)
+        self._notes.claimed(call, lease, heartbeat.ends_ms)
+        durable.append(self._store.put(call.partition, call.receipt))
+        self._unsent_calls[call] = heartbeat
+        for each in durable:
+            await each
+        self._notes.running(call, lease)
+        return heartbeat
 
     async def _depart(self, call: OpenCall, lane: Lane, heartbeat: Heartbeat) -> Departure | None:
         """Wait at the lane's door; None where the call may not leave, or not soon.
@@ -202,11 +223,13 @@ class Caller:
             return
         now_ms = self._clock.wall_ms()
         receipt = receipts.complete(running, lease.id, outcome.output, now_ms)
-        await self._send_to_owner(call.partition, receipt, lease)
+        await self._send_to_owner(call, receipt, lease)
 
-    async def _send_to_owner(self, partition: int, receipt: Receipt, lease: Lease) -> None:
-        log.info("settled_by_owner", receipt=receipt.key, lease=lease.id)
-        await self._mail.settle(partition, receipt, lease.id)
+    async def _send_to_owner(self, call: OpenCall, receipt: Receipt, lease: Lease) -> None:
+        batch = call.batch is not None
+        for each in self._claims.batches.settlements(call, receipt) if batch else [receipt]:
+            log.info("settled_by_owner", receipt=each.key, lease=lease.id)
+            await self._mail.settle(call.partition, each, lease.id)
 
     def _unsent(self, call: OpenCall, heartbeat: Heartbeat) -> _Next:
         if not self._claims.goes_on(call):
@@ -272,7 +295,7 @@ class Caller:
         if self._may_act(call, heartbeat):
             call.receipt = receipt
             with suppress(NotOwned):
-                await self._store.put(call.partition, receipt)
+                await self._claims.keep(call, receipt)
                 if self._ownership.gate():
                     self._notes.kept(receipt, heartbeat.lease.epoch)
                 if self._may_act(call, heartbeat):
@@ -280,7 +303,7 @@ class Caller:
             # Writing took so long that a successor may own the partition: it decides, since what
             # was written here may be too late (a broker that was away, a frozen process).
             call.receipt = running
-        await self._send_to_owner(call.partition, receipt, heartbeat.lease)
+        await self._send_to_owner(call, receipt, heartbeat.lease)
         return "left"
 
     def _stored(self, call: OpenCall) -> Receipt | None:
@@ -335,21 +358,9 @@ class Caller:
         try:
             return await heartbeat.keep(self._provider.call(request))
         except LeaseLost:
-            return Refused(
-                kind=FailureKind.LEASE_LOST,
-                message="lease lost: its renewal could not be written in time",
-                retryable=True,
-                maybe_booked=True,
-                reached=True,
-            )
+            return LEASE_LOST
         except SecretMissing as error:
-            return Refused(
-                kind=FailureKind.TRANSIENT,
-                message=str(error),
-                retryable=False,
-                maybe_booked=False,
-                reached=False,
-            )
+            return never_built(str(error))
 
     def _leaves(self, call: OpenCall, heartbeat: Heartbeat, departure: Departure) -> bool:
         """Whether the request may leave now that its connection is there.
@@ -369,24 +380,19 @@ class Caller:
         self._notes.sent(call, heartbeat.lease, now_ms)
         return True
 
-    def _lease(self, partition: int) -> Lease:
-        return Lease(
-            id=self._new_id(),
-            epoch=self._ownership.epoch(partition),
-            instance=self._ownership.instance,
-            duration_ms=self._lease_ms,
-        )
-
     def _request(self, call: OpenCall, heartbeat: Heartbeat, departure: Departure) -> Send:
         receipt = call.receipt
         if receipt.purchase is None:
             raise receipts.IllegalTransition(f"receipt {receipt.key} is sent without a purchase")
+        tool, question, bytes_max = call.tool, call.input, self._bytes_max
+        if call.batch is not None:
+            tool, question, bytes_max = self._claims.batches.request(call)
         return Send(
             provider=call.provider,
-            tool=call.tool,
-            input=call.input,
+            tool=tool,
+            input=question,
             idempotency_key=idempotency_key(receipt.key, receipt.purchase),
             timeout_s=call.timeout_s,
-            bytes_max=self._bytes_max,
+            bytes_max=bytes_max,
             may_leave=lambda: self._leaves(call, heartbeat, departure),
         )

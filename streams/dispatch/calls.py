@@ -36,6 +36,20 @@ class Waiter:
         return (self.asker.run, self.asker.row, self.asker.call)
 
 
+@dataclass(slots=True)
+class OpenBatch:
+    """What an open call has besides where it is a batch.
+
+    `members`: its calls until it is `sealed`, which fixes who is in it (`Receipt.members`). `known`: the
+    members' receipts as they were then; `outcomes`: what became of them.
+    """
+
+    members: dict[str, OpenCall] = field(default_factory=dict)
+    sealed: bool = False
+    known: dict[str, Receipt] = field(default_factory=dict)
+    outcomes: dict[str, Receipt] = field(default_factory=dict)
+
+
 @dataclass(slots=True, eq=False)
 class OpenCall:
     """One purchase on its way: queued in a lane, sent, or waiting for a retry.
@@ -46,7 +60,8 @@ class OpenCall:
     `draw`: id of the draw on its run's limit that it waits for, "" for none.
     `first_sent_ms`: own monotonic clock at the purchase's first send, before this process may be;
     None before it. `foreign_until_ms`: a former owner's lease lives at least that long. `permit`: the
-    block that its last attempt's permit is of; `left`: whether that attempt's request left.
+    block that its last attempt's permit is of; `left`: whether that attempt's request left. `batch`:
+    where it stands for many; `alone`: it was in one, and is asked by itself now.
     """
 
     receipt: Receipt
@@ -63,6 +78,8 @@ class OpenCall:
     foreign_until_ms: int = 0
     permit: str = ""
     left: bool = False
+    batch: OpenBatch | None = None
+    alone: bool = False
 
     def elapsed_ms(self, now_ms: int) -> int:
         """Return how long ago the purchase was first sent; 0 before that."""

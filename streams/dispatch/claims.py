@@ -16,6 +16,7 @@ from rowmill.plays.specs import ProviderSpec, ToolSpec
 from rowmill.streams.core import receipts
 from rowmill.streams.core.receipts import Ask, Existing, Receipt
 from rowmill.streams.dispatch.answers import Answers
+from rowmill.streams.dispatch.batches import Batches
 from rowmill.streams.dispatch.calls import OpenCall, Waiter, ask_again, waiter_of
 from rowmill.streams.dispatch.lanes import GATE_MS, Lanes
 from rowmill.streams.dispatch.limits import RunLimits
@@ -45,7 +46,9 @@ class Claims:
         new_id: Callable[[], str],
         notes: CallNotes,
         limits: RunLimits,
+        bytes_max: int,
     ) -> None:
+        """`bytes_max`: of one answer (R9)."""
         self._store = store
         self._lanes = lanes
         self._answers = answers
@@ -55,7 +58,10 @@ class Claims:
         self._new_id = new_id
         self._notes = notes
         self._open: dict[str, OpenCall] = {}
-        self.starts = Starts(lanes, answers, ownership, limits, self._open, self.forget)
+        self.batches = Batches(store, lanes, ownership, clock, new_id, self._open, bytes_max)
+        self.starts = Starts(
+            lanes, answers, ownership, limits, self.batches, self._open, self.forget
+        )
         self._settling: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._waits = Waits(answers, ownership, clock, self.holds)
@@ -104,11 +110,24 @@ class Claims:
 
     def settled(self, call: OpenCall) -> None:
         """Answer everybody who waits for a call whose final receipt is durable. Raises: NotOwned."""
+        if call.batch is not None:
+            for member in self.batches.settled(call):
+                if member.receipt.final:
+                    self.settled(member)
+                else:
+                    self.starts.offer(member)
+            return
         self.forget(call)
         epoch = self._ownership.epoch(call.partition)
         for waiter in call.waiters.values():
             self._answers.give(call.receipt, waiter, epoch)
         ask_again(call.later)
+
+    def keep(self, call: OpenCall, receipt: Receipt) -> asyncio.Future[Any]:
+        """Store the final receipt of a call, or of all that it stands for. Raises: NotOwned."""
+        if call.batch is not None:
+            return self.batches.keep(call, receipt)
+        return self._store.put(call.partition, receipt)
 
     def forget(self, call: OpenCall) -> None:
         """Drop an open call without an answer: its requests come again to the present owner."""
@@ -301,6 +320,12 @@ class Claims:
         Both read first what lies in the partition: a former owner, which may be this very process
         before a rebalance, may have handed its answer over there (R6).
         """
+        if call.receipt.batch is not None:
+            batch = self.batches.rejoin(call)
+            if batch is not None:
+                self.go_on(batch)
+            if call.receipt.batch is not None:
+                return
         if call.receipt.state != "running":
             self.starts.offer(call)
             return
@@ -354,7 +379,7 @@ class Claims:
         partition = call.partition
         try:
             epoch = self._ownership.epoch(partition)
-            await self._store.put(partition, receipt)
+            await self.keep(call, receipt)
             self._notes.kept(receipt, epoch)
             while self.goes_on(call) and not self._ownership.surely_owns(partition, epoch):
                 if not self._ownership.owns(partition):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from rowmill.streams.core.receipts import Receipt
+from rowmill.streams.core.receipts import Lease, Receipt
 from rowmill.streams.engine.app import RoleApp
 from rowmill.streams.engine.delivery import Delivery
 from rowmill.streams.engine.tables import DurableTable, EntryUnreadable
@@ -43,6 +43,10 @@ class Ownership:
         After an older epoch of its own it is a former owner like any other (R6).
         """
         return self.owns(partition) and self.gate() and self.epoch(partition) == epoch
+
+    def lease(self, partition: int, id_: str, duration_ms: int) -> Lease:
+        """Return a new lease of this owner. Raises: NotOwned."""
+        return Lease(id_, self.epoch(partition), self.instance, duration_ms)
 
 
 class ReceiptStore:

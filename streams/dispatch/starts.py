@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from rowmill.streams.dispatch.answers import Answers
+from rowmill.streams.dispatch.batches import Batches
 from rowmill.streams.dispatch.calls import OpenCall, Waiter, ask_again
 from rowmill.streams.dispatch.lanes import Lanes
 from rowmill.streams.dispatch.limits import RunLimits
@@ -65,6 +66,7 @@ class Starts:
         answers: Answers,
         ownership: Ownership,
         limits: RunLimits,
+        batches: Batches,
         open_calls: Mapping[str, OpenCall],
         forget: Callable[[OpenCall], None],
     ) -> None:
@@ -73,6 +75,7 @@ class Starts:
         self._answers = answers
         self._ownership = ownership
         self._limits = limits
+        self._batches = batches
         self._open = open_calls
         self._forget = forget
         self._halts = Halts()
@@ -97,6 +100,8 @@ class Starts:
         """
         if self.held_back(call):
             self.withhold(call)
+        elif self._batches.takes(call):
+            self._batches.add(call)
         else:
             self._lanes.of(call.provider).offer(call)
 
@@ -106,7 +111,7 @@ class Starts:
 
     def out_of_credits(self, call: OpenCall, reason: str) -> None:
         """A provider wants money: the runs that wait for this call ask it nothing more."""
-        for waiter in call.waiters.values():
+        for waiter in list(self._batches.waiters_of(call)):
             self._halt(waiter.asker.run, waiter.asker.life, reason, call.provider.id)
         for waiting in list(self._open.values()):
             here = not waiting.sending and waiting.receipt.state == "queued"

@@ -19,7 +19,7 @@ QUICK = {"session_timeout_s": 6, "heartbeat_s": 1, "lease_s": 4}
 PARTITIONS = Settings().partitions
 
 PLAY = """
-from rowmill import Dataset, Params, Provider, Tool, col, header, rate
+from rowmill import Dataset, Params, Provider, Tool, batch, col, header, rate
 
 
 class Options(Params):

@@ -118,7 +118,7 @@ class Role:
         self.limits = RunLimits(self.runs, limit_store, mail, own, 8)
         own_clock, new_id = self.clock, self.new_id
         self.claims = Claims(
-            self.store, self.lanes, answers, mail, own, own_clock, new_id, notes, self.limits
+            self.store, self.lanes, answers, mail, own, own_clock, new_id, notes, self.limits, 1_000
         )
         caller.connect(self.claims, self.lanes)
         self.caller = caller

@@ -19,6 +19,8 @@ def batch(
     answers: str | None = None,
     answer: str | None = None,
     error: str | None = None,
+    status: str | None = None,
+    retry_after: str | None = None,
     linger_ms: int = 20,
 ) -> BatchSpec:
     """Return a tool's batch operation: `Tool(..., batch=batch(...))`.
@@ -42,6 +44,9 @@ def batch(
             one list.
         answer: field of an answer that is the member's; unset: all of it.
         error: field in which an answer says why there is none.
+        status: field in which an answer has a status of its own, as of HTTP: with 429, 408, 425 or 5xx
+            it goes into a later batch, any other above 299 refuses it.
+        retry_after: field with the seconds after which it may; unset: one second.
         linger_ms: how long a member waits for the next one; while others keep coming, or a request
             is under way, ten times that at most.
 
@@ -59,6 +64,8 @@ def batch(
             answers=answers,
             answer=answer,
             error=error,
+            status=status,
+            retry_after=retry_after,
             linger_ms=linger_ms,
         )
     except ValidationError as problem:

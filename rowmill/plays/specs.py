@@ -127,6 +127,8 @@ class BatchSpec(Spec):
     answers: str | None = None
     answer: str | None = None
     error: str | None = None
+    status: str | None = None
+    retry_after: str | None = None
     linger_ms: Annotated[int, Field(ge=0, le=60_000)] = 20
 
     @model_validator(mode="after")

@@ -17,6 +17,15 @@ from rowmill.streams.core.receipts import Failure, Receipt
 KEY_PREFIX = "batch-"
 """Of the receipt key of a batch: keys of questions are digests."""
 
+RETRYABLE = (408, 425, 429)
+"""Statuses below 500 that a later send may mend, as for a whole call."""
+
+AGAIN_MS = 1_000
+"""A member that may be asked again waits so long where its answer does not say."""
+
+WAIT_S_MAX = 900
+"""Longest wait that a member's answer may ask for, as for a whole call."""
+
 Question = Mapping[str, Any]
 
 
@@ -29,7 +38,8 @@ class Layout:
     `echo`, a field in which each member gets its receipt key and its answer repeats that; neither:
     the place. `answers`: field of the response that holds the answers; None: the response is a list or
     an object with one. `answer`: field of an answer that is the member's; None: all of it. `error`:
-    field in which an answer says that there is none.
+    field in which an answer says that there is none; `status`: field with a status of its own, as of
+    HTTP, and `retry_after`: one with the seconds after which to ask again.
     """
 
     members: str
@@ -38,6 +48,8 @@ class Layout:
     answers: str | None = None
     answer: str | None = None
     error: str | None = None
+    status: str | None = None
+    retry_after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +67,22 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """The provider could not answer this member now: it goes into another batch, after `after_ms`."""
+
+    reason: str
+    after_ms: int
+    uses_attempt: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Missing:
     """There is no answer that is surely this member's. `reason` for people."""
 
     reason: str
+
+
+Answer = Found | Refusal | Again | Missing
 
 
 def identity(layout: Layout, key: str, question: Question) -> str:
@@ -79,7 +103,7 @@ def request(layout: Layout, members: Sequence[tuple[str, Question]]) -> dict[str
 
 def answers_of(
     layout: Layout, members: Sequence[tuple[str, Question]], response: Any
-) -> dict[str, Found | Refusal | Missing]:
+) -> dict[str, Answer]:
     """Find each member's own answer, by receipt key; never somebody else's."""
     answers = _answers_in(layout, response)
     if answers is None:
@@ -93,7 +117,7 @@ def answers_of(
             key: _read(layout, answer) for (key, _), answer in zip(members, answers, strict=True)
         }
     known = _by_identity(layout, answers)
-    found: dict[str, Found | Refusal | Missing] = {}
+    found: dict[str, Answer] = {}
     for key, question in members:
         name = canonical(key).decode() if layout.echo else identity(layout, key, question)
         said = known.get(name, [])
@@ -104,13 +128,13 @@ def answers_of(
     return found
 
 
-def settled(
-    receipt: Receipt, found: Found | Refusal | Missing, attempts: int, now_wall_ms: int
-) -> Receipt:
-    """Return a member after its batch was answered: final, or queued to be asked alone.
+def settled(receipt: Receipt, found: Answer, attempts: int, now_wall_ms: int) -> Receipt:
+    """Return a member after its batch was answered: final, or queued to be asked again.
 
     `attempts`: how many it may use up; a missing answer uses one.
     """
+    if isinstance(found, Again) and not found.uses_attempt:
+        return replace(receipt, batch=None, sends=receipt.sends + 1)
     member = replace(receipt, batch=None, sends=receipt.sends + 1, attempts=receipt.attempts + 1)
     match found:
         case Found(output):
@@ -119,7 +143,7 @@ def settled(
             )
         case Refusal(message):
             return _failed(member, Failure(FailureKind.PERMANENT, message), now_wall_ms)
-        case Missing(reason):
+        case Missing(reason) | Again(reason):
             if member.attempts < attempts:
                 return member
             return _failed(member, Failure(FailureKind.TRANSIENT, reason), now_wall_ms)
@@ -176,9 +200,11 @@ def _by_identity(layout: Layout, answers: list[Any] | dict[str, Any]) -> dict[st
     return known
 
 
-def _read(layout: Layout, answer: Any) -> Found | Refusal | Missing:
+def _read(layout: Layout, answer: Any) -> Answer:
     if not isinstance(answer, dict):
         return Found(answer)
+    if layout.status is not None and (said := _by_status(layout, answer)) is not None:
+        return said
     if layout.error is not None and answer.get(layout.error) not in (None, False, ""):
         return Refusal(f"refused in its batch: {_words(answer[layout.error])}")
     if layout.answer is None:
@@ -186,6 +212,22 @@ def _read(layout: Layout, answer: Any) -> Found | Refusal | Missing:
     if layout.answer not in answer:
         return Missing(f'its answer has no "{layout.answer}"')
     return Found(answer[layout.answer])
+
+
+def _by_status(layout: Layout, answer: dict[str, Any]) -> Refusal | Again | Missing | None:
+    """Judge an answer by its own status; None where it is a success."""
+    status = answer.get(layout.status or "")
+    if isinstance(status, bool) or not isinstance(status, int):
+        return Missing(f'its answer has no whole number in "{layout.status}"')
+    if 200 <= status < 300:
+        return None
+    words = f"{status} in its batch: {_words(answer.get(layout.error or '', answer))}"
+    if status not in RETRYABLE and status < 500:
+        return Refusal(words)
+    asked_s = answer.get(layout.retry_after) if layout.retry_after is not None else None
+    known = isinstance(asked_s, int | float) and 0 <= asked_s <= WAIT_S_MAX
+    after_ms = round(asked_s * 1000) if known and asked_s is not None else AGAIN_MS
+    return Again(words, after_ms, uses_attempt=status != 429)
 
 
 def _words(error: Any) -> str:

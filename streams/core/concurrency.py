@@ -7,7 +7,8 @@ Below that, and for lanes without a rate, a *climber* looks for the knee. As lon
 more calls in flight bring as many more answers, and each takes as long as before. Beyond the knee they
 only take longer. So it moves the limit by some percent, and compares mean latency before and after: where
 throughput (limit / latency) grew by less than a third of the limit's growth, the last step was too much.
-Steps grow while the direction stays and shrink where it turns. A 429 or a time-out is a step down at once.
+Steps grow while the direction stays and shrink where it turns. A 429 or a time-out is a step down at once, from which it comes
+back by one call each latency.
 
 The idea of a limit that follows measured latency is Netflix's concurrency-limits (Gradient2); comparing
 before and after instead of with a long-term minimum is ours: a minimum of yesterday says nothing about a
@@ -36,7 +37,7 @@ SATURATED = 0.7
 """Part of them that must have had all other slots taken: else the limit was not what limited."""
 
 BACKOFF = 0.7
-"""A 429 or a time-out leaves so much of the limit, once per latency."""
+"""A 429 or a time-out leaves so much of the limit."""
 
 
 class Concurrency:
@@ -58,6 +59,7 @@ class Concurrency:
         self._taken: list[float] = []
         self._full = 0
         self._backed_off_ms = -math.inf
+        self._recover_to = 0.0
 
     @property
     def limit(self) -> int:
@@ -80,6 +82,11 @@ class Concurrency:
         weight = SMOOTHING if self._measured else 1.0
         self._measured = True
         self._latency_ms += (latency_ms - self._latency_ms) * weight
+        if self._level < self._recover_to:
+            # One more each latency, as TCP does (RFC 5681, 3.1): 30 samples of a few calls in flight
+            # would take minutes.
+            self._level = min(self._recover_to, self._level + 1 / max(1.0, self._level))
+            return
         if self._skip:
             self._skip -= 1  # it left under another limit
             return
@@ -88,11 +95,16 @@ class Concurrency:
         if len(self._taken) >= max(SAMPLES_MIN, 2 * self.limit):
             self._look()
 
-    def refused(self, now_ms: float) -> None:
-        """Count a 429 or a time-out: less, at once, but once for all that were under way together."""
-        if now_ms - self._backed_off_ms < self._latency_ms:
+    def refused(self, now_ms: float, latency_ms: float) -> None:
+        """Count a 429 or a time-out: less, at once, but once for all that were under way together.
+
+        What left before the last step down says nothing of it (RFC 6582, NewReno's recovery point).
+        `latency_ms`: since it left.
+        """
+        if now_ms - latency_ms < self._backed_off_ms:
             return
         self._backed_off_ms = now_ms
+        self._recover_to = float(self.limit)
         self._step, self._up = STEP_MIN, True
         self._move_to(self.limit * BACKOFF)
         self._before = None

@@ -78,9 +78,8 @@ class Batches:
         self._tools: dict[int, tuple[ToolSpec, ToolSpec]] = {}
 
     def takes(self, call: OpenCall) -> bool:
-        """Say whether a call goes into a batch: once, before it was ever asked."""
-        receipt = call.receipt
-        fresh = receipt.sends == 0 and receipt.attempts == 0 and not call.alone
+        """Say whether a call goes into a batch: not once it was asked alone, under its own key."""
+        fresh = call.receipt.first_sent_wall_ms is None and not call.alone
         return call.tool.batch is not None and call.batch is None and fresh
 
     def add(self, call: OpenCall) -> None:
@@ -184,17 +183,18 @@ class Batches:
         outcomes = self._outcomes(call, ended, stored=False)
         return [receipt for _, receipt in outcomes if receipt.final]
 
-    def settled(self, call: OpenCall) -> Iterator[OpenCall]:
-        """Yield the open members of a batch whose outcomes are durable; those that are not final are to
-        be asked alone."""
+    def settled(self, call: OpenCall) -> Iterator[tuple[OpenCall, int]]:
+        """Yield the open members of a batch whose outcomes are durable, and after how many ms those that
+        are not final are to be offered again."""
         assert call.batch is not None
         self._open.pop(call.receipt.key, None)
         for key, receipt in call.batch.outcomes.items():
             member = self._open.get(key)
             if member is not None and member.receipt.batch == call.receipt.key:
                 member.receipt = receipt
-                member.alone = True
-                yield member
+                again_ms = call.batch.again_ms.get(key)
+                member.alone = again_ms is None
+                yield member, again_ms or 0
 
     def waiters_of(self, call: OpenCall) -> Iterator[Waiter]:
         """Yield who waits for a call, or for a member of it where it is a batch."""
@@ -208,7 +208,7 @@ class Batches:
     ) -> Iterator[tuple[str, Receipt]]:
         assert call.batch is not None
         layout, now_ms = _layout(_spec(call)), self._clock.wall_ms()
-        found: dict[str, Any] = {}
+        found: dict[str, batching.Answer] = {}
         if ended.state == "completed":
             found = dict(batching.answers_of(layout, ended.members, ended.output))
         failure = ended.failure
@@ -222,7 +222,10 @@ class Batches:
                 continue
             if key in found:
                 attempts = policy_of(call).attempts
-                settled = batching.settled(member, found[key], attempts, now_ms)
+                said = found[key]
+                if isinstance(said, batching.Again):
+                    call.batch.again_ms[key] = said.after_ms
+                settled = batching.settled(member, said, attempts, now_ms)
                 yield key, self._within_size(settled)
             elif alone:
                 yield key, batching.left_alone(member)
@@ -318,4 +321,6 @@ def _layout(spec: BatchSpec) -> batching.Layout:
         answers=spec.answers,
         answer=spec.answer,
         error=spec.error,
+        status=spec.status,
+        retry_after=spec.retry_after,
     )

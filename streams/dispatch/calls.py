@@ -41,13 +41,15 @@ class OpenBatch:
     """What an open call has besides where it is a batch.
 
     `members`: its calls until it is `sealed`, which fixes who is in it (`Receipt.members`). `known`: the
-    members' receipts as they were then; `outcomes`: what became of them.
+    members' receipts as they were then; `outcomes`: what became of them; `again_ms`: how long those
+    wait that go into another batch.
     """
 
     members: dict[str, OpenCall] = field(default_factory=dict)
     sealed: bool = False
     known: dict[str, Receipt] = field(default_factory=dict)
     outcomes: dict[str, Receipt] = field(default_factory=dict)
+    again_ms: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

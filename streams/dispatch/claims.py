@@ -7,7 +7,7 @@ joined, what is final is answered, what a dead owner left is taken over, and the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -23,6 +23,7 @@ from rowmill.streams.dispatch.limits import RunLimits
 from rowmill.streams.dispatch.notes import CallNotes
 from rowmill.streams.dispatch.owner import OwnerMail, Ownership, ReceiptStore
 from rowmill.streams.dispatch.starts import Starts
+from rowmill.streams.dispatch.takeovers import Takeovers
 from rowmill.streams.dispatch.waits import Waits
 from rowmill.streams.engine.delivery import Delivery
 from rowmill.streams.engine.tables import NotOwned
@@ -63,7 +64,7 @@ class Claims:
             lanes, answers, ownership, limits, self.batches, self._open, self.forget
         )
         self._settling: dict[str, asyncio.Future[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.takeovers = Takeovers(self, lanes, mail, ownership, clock, new_id, notes)
         self._waits = Waits(answers, ownership, clock, self.holds)
 
     def __len__(self) -> int:
@@ -101,7 +102,7 @@ class Claims:
                 self._decide(stored, ask, request, waiter, tool, provider)
                 return
             call = self._opened(stored, request, delivery.partition, tool, provider)
-            self.go_on(call)
+            self.takeovers.go_on(call)
         if receipts.joins(call.receipt, ask):
             call.join(waiter)
         else:
@@ -111,11 +112,11 @@ class Claims:
     def settled(self, call: OpenCall) -> None:
         """Answer everybody who waits for a call whose final receipt is durable. Raises: NotOwned."""
         if call.batch is not None:
-            for member in self.batches.settled(call):
+            for member, after_ms in self.batches.settled(call):
                 if member.receipt.final:
                     self.settled(member)
                 else:
-                    self.starts.offer(member)
+                    self._later(after_ms, member)
             return
         self.forget(call)
         epoch = self._ownership.epoch(call.partition)
@@ -311,65 +312,6 @@ class Claims:
         self._open[receipt.key] = call
         return call
 
-    def go_on(self, call: OpenCall) -> None:
-        """Go on with an open receipt that somebody else left: parked ones at once.
-
-        A running one was sent and not settled, and is taken over when that is safe: of the same
-        instance without waiting (its store's lock proves that the former process is dead), of a
-        foreign one after its lease's full duration on our own clock (point 4 of the architecture).
-        Both read first what lies in the partition: a former owner, which may be this very process
-        before a rebalance, may have handed its answer over there (R6).
-        """
-        if call.receipt.batch is not None:
-            batch = self.batches.rejoin(call)
-            if batch is not None:
-                self.go_on(batch)
-            if call.receipt.batch is not None:
-                return
-        if call.receipt.state != "running":
-            self.starts.offer(call)
-            return
-        lease = call.receipt.lease
-        if lease is not None and lease.instance != self._ownership.instance:
-            recovered_ms = self._ownership.recovered_ms(call.partition)
-            call.foreign_until_ms = recovered_ms + lease.duration_ms
-        self._in_background(self._take_over(call))
-
-    async def _take_over(self, call: OpenCall) -> None:
-        lane = self._lanes.of(call.provider)
-        lane.pacer.occupy()  # its former owner's request may be under way
-        try:
-            await self._outlast(call)
-        finally:
-            lane.ended(left=True)
-        if not self.goes_on(call) or call.receipt.state != "running":
-            return
-        taken = receipts.take_over(
-            call.receipt,
-            idempotent=call.tool.idempotent,
-            key_lifetime_ms=round(call.tool.key_lifetime_s * 1000),
-            now_wall_ms=self._clock.wall_ms(),
-        )
-        self._notes.taken_over(call.receipt, taken)
-        log.info("receipt_taken_over", receipt=taken.key, state=taken.state, deaths=taken.deaths)
-        call.receipt = taken
-        if not taken.final:
-            self.starts.offer(call)
-        else:
-            await self.end(call, taken)
-
-    async def _outlast(self, call: OpenCall) -> None:
-        """Wait for a foreign lease to end, renewals included, and read what its owner last sent."""
-        while self.goes_on(call):
-            left_ms = call.foreign_until_ms - self._clock.monotonic_ms()
-            if left_ms > 0:
-                await asyncio.sleep(left_ms / 1000)
-                continue
-            until_ms = call.foreign_until_ms
-            await self._mail.read_past(call.partition, self._new_id())
-            if call.foreign_until_ms == until_ms:
-                return
-
     async def end(self, call: OpenCall, receipt: Receipt) -> None:
         """Write a final receipt that no send brought, and answer with it.
 
@@ -392,7 +334,9 @@ class Claims:
         except NotOwned:
             self.forget(call)
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _later(self, after_ms: int, call: OpenCall) -> None:
+        def offer() -> None:
+            if self.goes_on(call):
+                self.starts.offer(call)
+
+        asyncio.get_running_loop().call_later(after_ms / 1000, offer)

@@ -100,7 +100,7 @@ class Lane:
         if self._concurrency is None:
             return
         if isinstance(outcome, Refused) and outcome.slows:
-            self._concurrency.refused(self._clock.monotonic_ms())
+            self._concurrency.refused(self._clock.monotonic_ms(), outcome.latency_ms)
         elif isinstance(outcome, Answered) or outcome.status_code is not None:
             self._concurrency.answered(outcome.latency_ms, self.pacer.in_flight)
         self.pacer.slots = self._concurrency.limit

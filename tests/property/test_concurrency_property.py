@@ -97,9 +97,11 @@ def test_a_429_is_a_step_down_once_for_all_that_were_under_way_together() -> Non
     lane = Concurrency(100, 100)
     answer(lane, 50, 1)
     for at_ms in range(10):
-        lane.refused(now_ms=1_000 + at_ms)
+        lane.refused(now_ms=1_000 + at_ms, latency_ms=50)
     assert lane.limit == 70
-    lane.refused(now_ms=1_100)
+    lane.refused(now_ms=1_900, latency_ms=950)
+    assert lane.limit == 70, "it left before the step down, however long it took"
+    lane.refused(now_ms=1_100, latency_ms=50)
     assert lane.limit == 49
     answer(lane, 50, 2_000)
     assert lane.limit == 100  # it may be more again
@@ -119,7 +121,7 @@ def test_no_answers_make_a_limit_below_one_or_above_the_maximum() -> None:
     for step in range(20_000):
         lane.answered(chance.choice((0, 0.1, 1, 50, 9_000_000)), chance.randint(1, 9))
         if chance.random() < 0.05:
-            lane.refused(step * 10)
+            lane.refused(step * 10, chance.choice((0, 50, 9_000)))
         assert 1 <= lane.limit <= 9
     with pytest.raises(ValueError, match="at least 1"):
         Concurrency(0, 9)

@@ -12,6 +12,7 @@ from rowmill.streams.dispatch.claims import Claims
 from rowmill.streams.dispatch.lanes import Departure, Lane
 from rowmill.streams.dispatch.owner import Ownership
 from rowmill.streams.dispatch.permits import Permits
+from rowmill.streams.dispatch.takeovers import Takeovers
 from tests.simulation import app
 from tests.simulation.teeth import Bug, Change
 
@@ -38,7 +39,7 @@ PAYING = (
         of(
             Caller,
             "_send_to_owner",
-            ("await self._mail.settle(partition, receipt, lease.id)", "pass"),
+            ("await self._mail.settle(call.partition, each, lease.id)", "pass"),
         ),
     ),
     Bug(
@@ -50,7 +51,7 @@ PAYING = (
         "a takeover does not read first what its former owner handed over",
         ("INV7",),
         of(
-            Claims,
+            Takeovers,
             "_outlast",
             ("await self._mail.read_past(call.partition, self._new_id())", "pass"),
         ),
@@ -181,7 +182,7 @@ PACING = (
         ("INV14",),
         of(Permits, "_inherit", ("means.read_past(partition)", "asyncio.sleep(0)")),
         of(pacing.Pacer, "occupy", ("+= 1", "+= 0")),
-        of(Claims, "_take_over", ("lane.ended(left=True)", "pass")),
+        of(Takeovers, "_take_over", ("lane.ended(left=True)", "pass")),
     ),
     Bug(
         "permits are used before their block is durable",
@@ -198,7 +199,7 @@ OWNERS = (
     Bug(
         "a foreign lease is not waited for",
         ("INV8",),
-        of(Claims, "_outlast", ("if left_ms > 0:", "if False:")),
+        of(Takeovers, "_outlast", ("if left_ms > 0:", "if False:")),
     ),
     Bug(
         "a former owner's renewals are not waited for",
@@ -244,13 +245,10 @@ DURABILITY = (
         ("INV19",),
         of(
             Caller,
-            "_attempt",
+            "_claimed",
             (
-                "await self._store.put(call.partition, call.receipt)",
-                (
-                    "self._store.put(call.partition, call.receipt).add_done_callback("
-                    "lambda _: self._notes.running(call, lease))"
-                ),
+                "await each",
+                "each.add_done_callback(lambda _: self._notes.running(call, lease))",
             ),
             ("    self._notes.running(call, lease)\n", "    pass\n"),
         ),
@@ -262,9 +260,9 @@ DURABILITY = (
             Caller,
             "_settle",
             (
-                "await self._store.put(call.partition, receipt)",
+                "await self._claims.keep(call, receipt)",
                 (
-                    "self._store.put(call.partition, receipt).add_done_callback("
+                    "self._claims.keep(call, receipt).add_done_callback("
                     "lambda _: self._notes.kept(receipt, heartbeat.lease.epoch))"
                 ),
             ),
@@ -287,7 +285,7 @@ BOUNDS = (
     Bug(
         "a parked call does not wake up",
         ("INV26",),
-        of(Caller, "_come_back", ("lane.offer(call)", "pass")),
+        of(Caller, "_come_back", ("self._claims.starts.offer(call)", "pass")),
     ),
     Bug(
         "a lane that has to wait does not look again",

@@ -256,15 +256,16 @@ def leak() -> None:
 
 def take_over_late() -> None:
     """A dead owner's call is taken over a minute after it might be."""
-    from rowmill.streams.dispatch.claims import Claims
 
-    outlast = Claims._outlast
+    from rowmill.streams.dispatch.takeovers import Takeovers
+
+    outlast = Takeovers._outlast
 
     async def late(self: Any, call: Any) -> None:
         await asyncio.sleep(LATE_S)
         await outlast(self, call)
 
-    put_in(Claims, "_outlast", late)
+    put_in(Takeovers, "_outlast", late)
 
 
 def tell_secrets() -> None:

@@ -118,7 +118,8 @@ class Drive:
                 task.cancel()
             await asyncio.wait([telling, feeding])
         self.phase = "writing the sheet"
-        await self._sheet.shows_everything(self.counts, self._note_behind)
+        stopped = state == "stopped"
+        await self._sheet.shows_everything(self.counts, self._note_behind, growing=stopped)
         end: Kind = "failed" if state == "stopped" else "completed"
         await self._events.write(end, self.counts, self.wall_s)
         if state == "finished":

@@ -49,10 +49,13 @@ class SheetView:
         """The sheet's file, as a user may type it."""
         return str(sheet_file(self._url))
 
-    async def shows_everything(self, counts: Counts, on_behind: Callable[[int], None]) -> None:
+    async def shows_everything(
+        self, counts: Counts, on_behind: Callable[[int], None], *, growing: bool = False
+    ) -> None:
         """Return once the sheet holds all that is in `rows.completed` now, and the run's `counts`.
 
-        `on_behind` is told how many records the sheet lacks. Raises: SheetBehind.
+        `growing`: the run was stopped, and rows that were admitted may still end: the sheet may hold
+        more. `on_behind` is told how many records the sheet lacks. Raises: SheetBehind.
         """
         ends = await end_offsets(self._settings, ROWS_COMPLETED)
         source = Source(await self._reader_name(), self._topic())
@@ -60,7 +63,7 @@ class SheetView:
         for wait_s in _waits():
             behind = await asyncio.to_thread(self._behind, source, ends)
             if behind == 0:
-                await asyncio.to_thread(self._compare, counts)
+                await asyncio.to_thread(self._compare, counts, growing)
                 return
             on_behind(behind)
             await asyncio.sleep(wait_s)
@@ -89,7 +92,7 @@ class SheetView:
             found = {}  # the sink makes the file with its first chunk
         return sum(max(0, end - found.get(partition, 0)) for partition, end in ends.items())
 
-    def _compare(self, counts: Counts) -> None:
+    def _compare(self, counts: Counts, growing: bool) -> None:
         """Compare the run's counts in the sheet with the changelog's. Raises: SheetBehind."""
         run, dataset = self._record.run, self._record.dataset
         expected = {
@@ -102,7 +105,8 @@ class SheetView:
         try:
             with SheetReader(self._url) as sheet:
                 found = sheet.counts(dataset, run)
-                if all(found.get(status, 0) == rows for status, rows in expected.items()):
+                beyond = [found.get(status, 0) - rows for status, rows in expected.items()]
+                if not any(beyond) or (growing and min(beyond) >= 0):
                     return
                 if sheet.runs(dataset)[-1:] not in ([], [run]):
                     return  # a newer run of the dataset has taken rows over since

@@ -269,7 +269,7 @@ class Caller:
             self._park(call, heartbeat, reached=outcome.reached, uses_attempt=step.uses_attempt)
             return step.delay_ms
         message = step.message
-        if step.kind is FailureKind.OUT_OF_CREDITS:
+        if step.kind is FailureKind.OUT_OF_CREDITS and outcome.status_code != 200:
             if self._claims.starts.held_back(call):
                 # Another call has said so: this one bought nothing either, and its row only waits.
                 self._park(call, heartbeat, reached=outcome.reached, uses_attempt=False)

@@ -99,3 +99,15 @@ async def test_rows_that_a_newer_run_has_taken_over_are_not_missed(view: SheetVi
     FakeSheet.looks = [{0: 5, 2: 7}]
     FakeSheet.held, FakeSheet.newest = {"completed": 3}, "newer"
     await view.shows_everything(Counts(completed=12), lambda _records: None)
+
+
+async def test_a_stopped_runs_sheet_may_be_ahead_of_its_counts_and_not_behind(
+    view: SheetView,
+) -> None:
+    FakeSheet.looks = [{0: 5, 2: 7}]
+    FakeSheet.held = {"completed": 15}
+    await view.shows_everything(Counts(completed=12), lambda _records: None, growing=True)
+    FakeSheet.looks = [{0: 5, 2: 7}]
+    FakeSheet.held = {"completed": 11}
+    with pytest.raises(SheetBehind):
+        await view.shows_everything(Counts(completed=12), lambda _records: None, growing=True)

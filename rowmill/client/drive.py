@@ -62,8 +62,9 @@ class Means:
 class Drive:
     """The work of one life. Its attributes may be read at any time, for the progress.
 
-    `halted` is asked why calls may not start any more. `before`: the run's counts when this life began. `fed`: rows durable in Kafka. `behind`: records
-    that the sheet lacks at the end. `moved_s`: when (monotonic) a row ended last.
+    `halted` is asked why calls may not start any more. `before`: the run's counts when this life
+    began. `fed`: rows durable in Kafka. `behind`: records that the sheet lacks at the end. `moved_s`:
+    when (monotonic) a row ended last.
     """
 
     def __init__(self, means: Means, sheet: SheetView) -> None:

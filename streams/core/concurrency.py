@@ -7,8 +7,8 @@ Below that, and for lanes without a rate, a *climber* looks for the knee. As lon
 more calls in flight bring as many more answers, and each takes as long as before. Beyond the knee they
 only take longer. So it moves the limit by some percent, and compares mean latency before and after: where
 throughput (limit / latency) grew by less than a third of the limit's growth, the last step was too much.
-Steps grow while the direction stays and shrink where it turns. A 429 or a time-out is a step down at once, from which it comes
-back by one call each latency.
+Steps grow while the direction stays and shrink where it turns. A 429 or a time-out is a step down at
+once, from which it comes back by one call each latency.
 
 The idea of a limit that follows measured latency is Netflix's concurrency-limits (Gradient2); comparing
 before and after instead of with a long-term minimum is ours: a minimum of yesterday says nothing about a

@@ -113,8 +113,7 @@ class Caller:
                 self._claims.forget_unless_owned(call)
             else:
                 self._claims.forget_unless_owned(call)
-                loop = asyncio.get_running_loop()
-                loop.call_later(step / 1000, self._come_back, call)
+                self._claims.offer_later(call, step)
         except NotOwned:
             # The partition went to another owner, which the requests reach again; it sees the
             # running receipt and takes over under the same idempotency key.
@@ -347,11 +346,6 @@ class Caller:
         if delay_ms is not None:
             lane.hold(delay_ms, self._chance())
             self._notes.held(lane)
-
-    def _come_back(self, call: OpenCall) -> None:
-        """A parked call wakes up (Q6), unless its partition went to another owner meanwhile."""
-        if self._claims.goes_on(call) and call.receipt.state == "queued":
-            self._claims.starts.offer(call)
 
     async def _ask(self, call: OpenCall, heartbeat: Heartbeat, departure: Departure) -> Outcome:
         request = self._request(call, heartbeat, departure)

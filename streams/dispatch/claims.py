@@ -116,7 +116,7 @@ class Claims:
                 if member.receipt.final:
                     self.settled(member)
                 else:
-                    self._later(after_ms, member)
+                    self.offer_later(member, after_ms)
             return
         self.forget(call)
         epoch = self._ownership.epoch(call.partition)
@@ -334,9 +334,11 @@ class Claims:
         except NotOwned:
             self.forget(call)
 
-    def _later(self, after_ms: int, call: OpenCall) -> None:
-        def offer() -> None:
-            if self.goes_on(call):
-                self.starts.offer(call)
+    def offer_later(self, call: OpenCall, after_ms: int) -> None:
+        """Let a parked call sleep (Q6)."""
+        asyncio.get_running_loop().call_later(after_ms / 1000, self._come_back, call)
 
-        asyncio.get_running_loop().call_later(after_ms / 1000, offer)
+    def _come_back(self, call: OpenCall) -> None:
+        """A parked call wakes up, unless its partition went to another owner meanwhile."""
+        if self.goes_on(call) and call.receipt.state == "queued":
+            self.starts.offer(call)

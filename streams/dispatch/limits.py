@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from aiokafka.partitioner import murmur2
-
 from rowmill.streams.core.limits import Drawn, Limits, draw_id, refusal
 from rowmill.streams.dispatch.calls import OpenCall
 from rowmill.streams.dispatch.lanes import GATE_MS
@@ -21,6 +19,7 @@ from rowmill.streams.engine.tables import DurableTable, EntryUnreadable, NotOwne
 from rowmill.topics import codec
 from rowmill.topics.catalogue import LIMITS_CHANGELOG
 from rowmill.topics.contracts import Draw, DrawAnswer, DrawEntry
+from rowmill.topics.places import partition_of_key
 from rowmill.topics.views import RunsView
 
 
@@ -93,7 +92,7 @@ class RunLimits:
             cost=receipt.cost,
             reply_partition=call.partition,
         )
-        self._mail.draw((murmur2(run.encode()) & 0x7FFFFFFF) % self._partitions, asked)
+        self._mail.draw(partition_of_key(run.encode(), self._partitions), asked)
         return asked.draw
 
     def asked(self, delivery: Delivery, asked: Draw) -> None:

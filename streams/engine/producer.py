@@ -15,12 +15,12 @@ from typing import Any, cast
 import structlog
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, ProducerClosed
-from aiokafka.partitioner import murmur2
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from faust.transport.drivers.aiokafka import Producer
 
 from rowmill.errors import InfrastructureError, RowmillError
 from rowmill.streams.ports import Note, silent
+from rowmill.topics.places import partition_of_key
 
 log = structlog.get_logger(__name__)
 
@@ -153,7 +153,7 @@ class StrictProducer(Producer):
         if count is None or topic in self._unresolved:
             return self._enqueue_unresolved(topic, key, value, partition, headers)
         if partition is None:
-            partition = (murmur2(key or b"") & 0x7FFFFFFF) % count
+            partition = partition_of_key(key or b"", count)
         return self._append(self._tp(topic, partition), key, value, headers)
 
     async def flush(self) -> None:

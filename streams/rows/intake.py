@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
-from aiokafka.partitioner import murmur2
 
 from rowmill.settings import RECORD_BYTES_MAX
 from rowmill.streams.core.admission import Admission, RunLife
@@ -24,6 +23,7 @@ from rowmill.streams.rows.plays import PlayShelf
 from rowmill.topics import codec
 from rowmill.topics.catalogue import ROWS_INPUT, RUNS_EVENTS
 from rowmill.topics.contracts import RowInput, RunHalted, RunRecord, RunUnserved
+from rowmill.topics.places import partition_of_key
 from rowmill.topics.views import RunsView
 
 log = structlog.get_logger(__name__)
@@ -187,7 +187,7 @@ class Intake:
         return life < record.life or record.state in OVER
 
     def _in_place(self, row: str, partition: int) -> bool:
-        return bool((murmur2(row.encode()) & 0x7FFFFFFF) % self._partitions == partition)
+        return partition_of_key(row.encode(), self._partitions) == partition
 
     def _queue(self, delivery: Delivery, run: str, life: int, row: str, index: int) -> None:
         waiting = Waiting(delivery, row, index)

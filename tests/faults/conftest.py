@@ -19,6 +19,13 @@ def ledger() -> Iterator[Ledger]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def shared_ledger() -> Iterator[Ledger]:
+    """One for all cases of a module, each of which asks questions of its own."""
+    with Ledger() as found:
+        yield found
+
+
 @pytest.fixture
 def broker_of_mill(tmp_path: Path) -> Iterator[TunedBroker]:
     """The mill's broker, which can be reached through a proxy and compacts at once."""

@@ -75,12 +75,6 @@ asked = Dataset("cases", key="id").with_column("answer", resolve)
 
 
 @pytest.fixture(scope="module")
-def shared_ledger() -> Iterator[Ledger]:
-    with Ledger() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def shared(
     shared_ledger: Ledger, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Mill, Ledger]]:

@@ -285,7 +285,7 @@ BOUNDS = (
     Bug(
         "a parked call does not wake up",
         ("INV26",),
-        of(Caller, "_come_back", ("self._claims.starts.offer(call)", "pass")),
+        of(Claims, "_come_back", ("self.starts.offer(call)", "pass")),
     ),
     Bug(
         "a lane that has to wait does not look again",
